@@ -127,21 +127,21 @@ async def _consume(stream: Any, expected: int, touched: bool) -> Round:
     return figures
 
 
-class BridleAsyncio:
-    """`async for message in bridle.query(...)` on asyncio."""
+class HackamoreAsyncio:
+    """`async for message in hackamore.query(...)` on asyncio."""
 
     def __init__(self) -> None:
-        import bridle
+        import hackamore
 
-        self.bridle = bridle
+        self.hackamore = hackamore
 
     def stream(self, command: dict[str, Any]) -> Any:
         options = self.options(command)
-        return lambda: self.bridle.query("hello", options)
+        return lambda: self.hackamore.query("hello", options)
 
     def options(self, command: dict[str, Any]) -> Any:
         more = {} if command.get("version_check") else {"version_check": "skip"}
-        return self.bridle.Options(cli_path=command["path"], include_partial_messages=True, **more)
+        return self.hackamore.Options(cli_path=command["path"], include_partial_messages=True, **more)
 
     def run(self, command: dict[str, Any]) -> Round:
         import asyncio
@@ -149,7 +149,7 @@ class BridleAsyncio:
         return asyncio.run(_consume(self.stream(command), command["expected"], command["touched"]))
 
 
-class BridleTrio(BridleAsyncio):
+class HackamoreTrio(HackamoreAsyncio):
     """The same on trio."""
 
     def run(self, command: dict[str, Any]) -> Round:
@@ -158,11 +158,11 @@ class BridleTrio(BridleAsyncio):
         return trio.run(_consume, self.stream(command), command["expected"], command["touched"])
 
 
-class BridleBlocking(BridleAsyncio):
-    """`for message in bridle.sync.query(...)`."""
+class HackamoreBlocking(HackamoreAsyncio):
+    """`for message in hackamore.sync.query(...)`."""
 
     def run(self, command: dict[str, Any]) -> Round:
-        from bridle.sync import query
+        from hackamore.sync import query
 
         options = self.options(command)
         expected = command["expected"]
@@ -260,10 +260,10 @@ class BareLoop:
 
 
 class TypedBareLoop(BareLoop):
-    """The same loop into Bridle's union of message classes."""
+    """The same loop into Hackamore's union of message classes."""
 
     def __init__(self) -> None:
-        from bridle.messages import decode as module_function
+        from hackamore.messages import decode as module_function
 
         module = sys.modules[module_function.__module__]
         module.prepare()  # type: ignore[attr-defined]
@@ -272,9 +272,9 @@ class TypedBareLoop(BareLoop):
 
 
 CLIENTS: dict[str, type[Any]] = {
-    "bridle": BridleAsyncio,
-    "bridle-trio": BridleTrio,
-    "bridle-blocking": BridleBlocking,
+    "hackamore": HackamoreAsyncio,
+    "hackamore-trio": HackamoreTrio,
+    "hackamore-blocking": HackamoreBlocking,
     "official": Official,
     "bare": BareLoop,
     "bare-typed": TypedBareLoop,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bridle.messages import decode
+from hackamore.messages import decode
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
-from bridle import Retry
-from bridle.fleet import ConcurrencyChanged, Fleet, FleetEvent, Task, TaskChanged
-from bridle.testing import Script, SimulatedCLI
+from hackamore import Retry
+from hackamore.fleet import ConcurrencyChanged, Fleet, FleetEvent, Task, TaskChanged
+from hackamore.testing import Script, SimulatedCLI
 
 if TYPE_CHECKING:
-    from bridle.fleet import Answer
-    from bridle.testing.memory import AsyncMemoryTransport, SyncMemoryTransport
+    from hackamore.fleet import Answer
+    from hackamore.testing.memory import AsyncMemoryTransport, SyncMemoryTransport
 
 CHART = Path(__file__).resolve().parent.parent / "docs" / "assets" / "fleet-at-a-limit.svg"
 TASKS, AGENTS, GOOD = 200, 16, 60
@@ -212,7 +212,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file", nargs="?", type=Path, default=CHART)
     given = parser.parse_args()
-    logging.getLogger("bridle").setLevel(logging.ERROR)  # each attempt that meets the limit is a warning
+    logging.getLogger("hackamore").setLevel(logging.ERROR)  # each attempt that meets the limit is a warning
     with tempfile.TemporaryDirectory() as folder:
         samples, met_at, resets_at, met = measure(folder)
     given.file.write_text(draw(samples, met_at, resets_at))

@@ -20,9 +20,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
-from bridle import Options
-from bridle.fleet import Fleet, Task
-from bridle.testing import Script, SimulatedCLI
+from hackamore import Options
+from hackamore.fleet import Fleet, Task
+from hackamore.testing import Script, SimulatedCLI
 
 
 def executor_of(engine: str, workers: int, threads: int, stack: ExitStack) -> Executor | None:

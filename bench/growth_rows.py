@@ -20,32 +20,32 @@ from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 
-import bridle
-from bridle import traces, transcripts
-from bridle.answering.jobs import Job, Jobs
-from bridle.budgets.ledger import Bounds, Ledger
-from bridle.fleet.journal import open_journal
-from bridle.fleet.states import Happening
-from bridle.fleet.task import Spec
-from bridle.launch.plan import LaunchPlan
-from bridle.pool.registry import MemoryRegistry
-from bridle.session.readers import Progress, Readers
-from bridle.storage.holders import holder_name
-from bridle.testing import Script, SimulatedCLI
-from bridle.traces.reading import read_session
-from bridle.transcripts import forking
-from bridle.transcripts.places import SessionFiles
-from bridle.transcripts.stores import SQLiteStore
-from bridle.transcripts.transcript import Transcript, source_of
-from bridle.transports.recording.redaction import Redactor, Vault
+import hackamore
+from hackamore import traces, transcripts
+from hackamore.answering.jobs import Job, Jobs
+from hackamore.budgets.ledger import Bounds, Ledger
+from hackamore.fleet.journal import open_journal
+from hackamore.fleet.states import Happening
+from hackamore.fleet.task import Spec
+from hackamore.launch.plan import LaunchPlan
+from hackamore.pool.registry import MemoryRegistry
+from hackamore.session.readers import Progress, Readers
+from hackamore.storage.holders import holder_name
+from hackamore.testing import Script, SimulatedCLI
+from hackamore.traces.reading import read_session
+from hackamore.transcripts import forking
+from hackamore.transcripts.places import SessionFiles
+from hackamore.transcripts.stores import SQLiteStore
+from hackamore.transcripts.transcript import Transcript, source_of
+from hackamore.transports.recording.redaction import Redactor, Vault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from bridle.answering.jobs import JobParts
-    from bridle.fleet.journal import Journal
-    from bridle.messages import Message
-    from bridle.session.core import SessionCore
+    from hackamore.answering.jobs import JobParts
+    from hackamore.fleet.journal import Journal
+    from hackamore.messages import Message
+    from hackamore.session.core import SessionCore
 
 ME = holder_name()
 FREE = Bounds(None, None)
@@ -289,7 +289,7 @@ def turns(count: int) -> float:
         script.user().says("Done.")
 
     async def scenario() -> float:
-        async with bridle.Session(bridle.Options(), transport=SimulatedCLI(script)) as session:
+        async with hackamore.Session(hackamore.Options(), transport=SimulatedCLI(script)) as session:
             began = time.process_time()
             for _ in range(count):
                 await (await session.send("Hello.")).result()

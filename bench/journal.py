@@ -17,10 +17,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
 from typing import TYPE_CHECKING
 
-from bridle.fleet.journal import Journal, Lease, open_journal
-from bridle.fleet.states import Happening
-from bridle.fleet.task import Spec
-from bridle.storage.holders import holder_name
+from hackamore.fleet.journal import Journal, Lease, open_journal
+from hackamore.fleet.states import Happening
+from hackamore.fleet.task import Spec
+from hackamore.storage.holders import holder_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -82,9 +82,9 @@ def measure(count: int, backend: str) -> None:
     sys.path.insert(0, str(PROJECT))
     import threading
 
-    import bridle
-    from bridle.sync import Session as SyncSession
-    from bridle.waiting.threads import IDLE_SECONDS
+    import hackamore
+    from hackamore.sync import Session as SyncSession
+    from hackamore.waiting.threads import IDLE_SECONDS
     from tests.support.leaks import open_descriptors
     from tests.support.light import light, resident
 
@@ -93,8 +93,8 @@ def measure(count: int, backend: str) -> None:
     def hook(asked: Any, context: Any) -> None:
         called.append(asked.hook_event_name)
 
-    with tempfile.TemporaryDirectory(prefix="bridle-many-") as folder:
-        options = light(Path(folder))(hooks={"PreToolUse": [bridle.HookMatcher(hooks=[hook])]})
+    with tempfile.TemporaryDirectory(prefix="hackamore-many-") as folder:
+        options = light(Path(folder))(hooks={"PreToolUse": [hackamore.HookMatcher(hooks=[hook])]})
         made: dict[str, float] = {}
 
         def note(name: str, began: float) -> float:
@@ -108,7 +108,7 @@ def measure(count: int, backend: str) -> None:
         def weigh(before: dict[str, float]) -> None:
             made["busy"] = threading.active_count()
             until = time.monotonic() + IDLE_SECONDS + 10
-            while time.monotonic() < until and any(one.name == "bridle-callback" for one in threading.enumerate()):
+            while time.monotonic() < until and any(one.name == "hackamore-callback" for one in threading.enumerate()):
                 time.sleep(0.1)
             made.update({name: (value - before[name]) / count for name, value in holds().items()})
 
@@ -131,12 +131,12 @@ def measure(count: int, backend: str) -> None:
         async def waiting() -> None:
             import anyio
 
-            async with bridle.Session(options) as warm:
+            async with hackamore.Session(options) as warm:
                 await (await warm.send(PROMPT)).result()
             limit = anyio.Semaphore(AT_ONCE)
 
             async def each(work: Any) -> None:
-                async def one(session: bridle.Session) -> None:
+                async def one(session: hackamore.Session) -> None:
                     async with limit:
                         await work(session)
 
@@ -144,19 +144,19 @@ def measure(count: int, backend: str) -> None:
                     for session in sessions:
                         group.start_soon(one, session)
 
-            async def talk(session: bridle.Session) -> None:
+            async def talk(session: hackamore.Session) -> None:
                 await (await session.send(PROMPT)).result()
 
             before = holds()
-            sessions = [bridle.Session(options) for _ in range(count)]
+            sessions = [hackamore.Session(options) for _ in range(count)]
             began = time.perf_counter()
-            await each(bridle.Session.start)
+            await each(hackamore.Session.start)
             began = note("start", began)
             await each(talk)
             began = note("turn", began)
             weigh(before)
             began = time.perf_counter()
-            await each(bridle.Session.stop)
+            await each(hackamore.Session.stop)
             note("stop", began)
 
         if backend == "threads":

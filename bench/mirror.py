@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 MESSAGES = 4_000
 ROWS = {
-    ("bridle", "none"): "Bridle, no store",
-    ("bridle", "memory"): "Bridle, MemoryStore",
-    ("bridle", "sqlite"): "Bridle, SQLiteStore",
+    ("hackamore", "none"): "Hackamore, no store",
+    ("hackamore", "memory"): "Hackamore, MemoryStore",
+    ("hackamore", "sqlite"): "Hackamore, SQLiteStore",
     ("official", "none"): "official, no store",
     ("official", "memory"): "official, InMemorySessionStore",
 }
@@ -35,9 +35,9 @@ Found = dict[tuple[str, str], Figures]
 WORKER = """
 import asyncio, json, sys, time
 client, kind, path, folder, expected = sys.argv[1:]
-if client == "bridle":
-    from bridle import Options, query
-    from bridle.transcripts.stores import MemoryStore, SQLiteStore
+if client == "hackamore":
+    from hackamore import Options, query
+    from hackamore.transcripts.stores import MemoryStore, SQLiteStore
     store = {"none": lambda: None, "memory": MemoryStore, "sqlite": lambda: SQLiteStore(folder + "/store.db")}[kind]()
     options = Options(cli_path=path, version_check="skip", session_store=store)
     kept = (lambda: store.load(KEY)) if store is not None else None
@@ -116,7 +116,7 @@ def show(row: Callable[..., None], title: Callable[..., None], found: Found) -> 
             section,
             called,
             f"{shown} {alone * 1e6:8,.0f}",
-            ratio=f"x{theirs / took['wall']:.1f}" if client == "bridle" else "",
+            ratio=f"x{theirs / took['wall']:.1f}" if client == "hackamore" else "",
         )
 
 
@@ -125,7 +125,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="bridle-bench-") as name:
+    with tempfile.TemporaryDirectory(prefix="hackamore-bench-") as name:
         found = measure(Path(name), arguments.rounds, lambda _: None)
 
     def row(_: str, name: str, shown: str, *, ratio: str = "") -> None:

@@ -15,12 +15,12 @@ import time
 from collections import deque
 from typing import Any
 
-import bridle
-from bridle.pool.core import Acquire, PoolCore, PoolLimits, Release, Save, Start
-from bridle.pool.differences import Split
-from bridle.pool.memory import resident
-from bridle.pool.registry import Held
-from bridle.testing import Script, SimulatedCLI
+import hackamore
+from hackamore.pool.core import Acquire, PoolCore, PoolLimits, Release, Save, Start
+from hackamore.pool.differences import Split
+from hackamore.pool.memory import resident
+from hackamore.pool.registry import Held
+from hackamore.testing import Script, SimulatedCLI
 
 PLAIN = Split({}, {})
 MAX_LIVE = 16
@@ -29,7 +29,7 @@ MAX_LIVE = 16
 def _core(max_live: int) -> PoolCore:
     ids = itertools.count()
     limits = PoolLimits(0, max_live, max_live, None, 300.0, 1.0, 15.0, 0.5)
-    return PoolCore(bridle.Options(), limits, lambda: f"session-{next(ids)}")
+    return PoolCore(hackamore.Options(), limits, lambda: f"session-{next(ids)}")
 
 
 def _carry_out(core: PoolCore) -> None:
@@ -122,7 +122,7 @@ class _Blocks:
 async def _burst(callers: int, *, keyed: bool) -> tuple[float, _Blocks]:
     script = Script(forever=True).user().says("Done.")
     with SimulatedCLI(script, per_session=True) as cli:
-        pool = bridle.SessionPool(warm=0, max_live=MAX_LIVE, max_starting=MAX_LIVE, timeout=None, transport=cli)
+        pool = hackamore.SessionPool(warm=0, max_live=MAX_LIVE, max_starting=MAX_LIVE, timeout=None, transport=cli)
 
         async def call(number: int) -> None:
             async with pool.conversation(f"user-{number}") if keyed else pool.session() as session:

@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 from pooled import pinned_cli
 
-import bridle
-from bridle.pool import ProcessStarted
-from bridle.testing import ScriptedModel
+import hackamore
+from hackamore.pool import ProcessStarted
+from hackamore.testing import ScriptedModel
 
 
 class Round(NamedTuple):
@@ -41,7 +41,7 @@ class Round(NamedTuple):
     seconds: float
 
 
-async def _user(pool: bridle.SessionPool, key: str, turns: int, pause: float, found: Round) -> None:
+async def _user(pool: hackamore.SessionPool, key: str, turns: int, pause: float, found: Round) -> None:
     for number in range(turns):
         if number:
             await asyncio.sleep(pause)
@@ -54,9 +54,9 @@ async def _user(pool: bridle.SessionPool, key: str, turns: int, pause: float, fo
             found.latencies.append(time.perf_counter() - begin)
 
 
-async def _round(options: bridle.Options, users: int, turns: int, max_live: int, warm: int, pause: float) -> Round:
+async def _round(options: hackamore.Options, users: int, turns: int, max_live: int, warm: int, pause: float) -> Round:
     found = Round(0, 0, [], [], 0.0)
-    async with bridle.SessionPool(options, warm=warm, max_live=max_live, timeout=None) as pool:
+    async with hackamore.SessionPool(options, warm=warm, max_live=max_live, timeout=None) as pool:
         events = pool.events()
         await pool.wait_warm()
         begin = time.perf_counter()
@@ -77,13 +77,13 @@ def measure(cli: Path, users: int, turns: int, max_live: int, warm: int, pause: 
         warm: processes that wait unused.
         pause: seconds between two turns of a user.
     """
-    with tempfile.TemporaryDirectory(prefix="bridle-bench-") as name, ScriptedModel(*["ok"] * users * turns) as model:
+    with tempfile.TemporaryDirectory(prefix="hackamore-bench-") as name, ScriptedModel(*["ok"] * users * turns) as model:
         folder = Path(name)
         work = folder / "work"
         work.mkdir()
         isolated = {key: value for key, value in model.isolated_env(folder).items() if value is not None}
         env = {"PATH": os.defpath, "LANG": "C.UTF-8", **isolated}
-        options = bridle.Options(cli_path=cli, cwd=work, env=env, inherit_env=False)
+        options = hackamore.Options(cli_path=cli, cwd=work, env=env, inherit_env=False)
         return asyncio.run(_round(options, users, turns, max_live, warm, pause))
 
 

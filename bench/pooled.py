@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import bridle
-from bridle.testing import ScriptedModel
+import hackamore
+from hackamore.testing import ScriptedModel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +34,7 @@ SOONER = 20.0
 Found = dict[str, list[float]]
 
 
-async def first_message(session: bridle.Session) -> tuple[float, float]:
+async def first_message(session: hackamore.Session) -> tuple[float, float]:
     """Send a prompt; return the time of the first message of the model, and the seconds that the CLI took for its first token."""
     came = 0.0
     turn = await session.send("hello")
@@ -44,14 +44,14 @@ async def first_message(session: bridle.Session) -> tuple[float, float]:
     return came, ((await turn.result()).ttft_ms or 0.0) / 1e3
 
 
-async def _measure(options: bridle.Options, rounds: int, say: Callable[[str], None]) -> Found:
+async def _measure(options: hackamore.Options, rounds: int, say: Callable[[str], None]) -> Found:
     found: Found = {name: [] for name in TITLES}
-    async with bridle.SessionPool(options, warm=1, max_live=3, timeout=None) as pool:
+    async with hackamore.SessionPool(options, warm=1, max_live=3, timeout=None) as pool:
         for number in range(rounds + 1):
             say(f"pool: round {number} of {rounds}")
             took: dict[str, float] = {}
             begin = time.perf_counter()
-            async with bridle.Session(options) as session:
+            async with hackamore.Session(options) as session:
                 came, inside = await first_message(session)
                 took["cold"] = came - begin
                 took["cold outside"] = took["cold"] - inside
@@ -85,7 +85,7 @@ def measure(cli: Path, folder: Path, rounds: int, say: Callable[[str], None]) ->
     with ScriptedModel(*["hello"] * 3 * (rounds + 1)) as model:
         isolated = {name: value for name, value in model.isolated_env(folder).items() if value is not None}
         env = {"PATH": os.defpath, "LANG": "C.UTF-8", **isolated}
-        options = bridle.Options(cli_path=cli, cwd=work, env=env, inherit_env=False)
+        options = hackamore.Options(cli_path=cli, cwd=work, env=env, inherit_env=False)
         return asyncio.run(_measure(options, rounds, say))
 
 
@@ -117,7 +117,7 @@ def pinned_cli() -> Path | None:
 
     project = Path(__file__).resolve().parent.parent
     version = tomllib.loads((project / "pinned_cli.toml").read_text())["version"]
-    path = Path(os.environ.get("BRIDLE_TEST_CLI") or project / ".dev" / "claude" / version / "claude")
+    path = Path(os.environ.get("HACKAMORE_TEST_CLI") or project / ".dev" / "claude" / version / "claude")
     return path if path.exists() else None
 
 
@@ -138,7 +138,7 @@ def main() -> None:
         raise SystemExit("the pinned CLI is missing: ./dev setup")
     table = run.Table()
     table.print(*(f"{name}: {value}" for name, value in run.about().items()))
-    with tempfile.TemporaryDirectory(prefix="bridle-bench-") as name:
+    with tempfile.TemporaryDirectory(prefix="hackamore-bench-") as name:
         found = measure(cli, Path(name), arguments.rounds, run.say)
     run.say("")
     show(table.row, table.title, found)

@@ -18,26 +18,26 @@ if TYPE_CHECKING:
 
 KINDS = {"hook": "hook", "permission": "permission question", "tool": "in-process tool call"}
 CLIENT_NAMES = (
-    "bridle",
+    "hackamore",
     "official",
-    "bridle-blocking",
-    "bridle-trio",
+    "hackamore-blocking",
+    "hackamore-trio",
     "official-trio",
-    "bridle-threaded",
-    "bridle-observed",
+    "hackamore-threaded",
+    "hackamore-observed",
 )
 TITLES = {
     "official": "official package, asyncio",
-    "bridle": "Bridle, asyncio",
-    "bridle-blocking": "Bridle, blocking",
-    "bridle-threaded": "Bridle, asyncio, plain function",
+    "hackamore": "Hackamore, asyncio",
+    "hackamore-blocking": "Hackamore, blocking",
+    "hackamore-threaded": "Hackamore, asyncio, plain function",
     "official-trio": "official package, trio",
-    "bridle-trio": "Bridle, trio",
-    "bridle-observed": "Bridle, asyncio, with telemetry",
+    "hackamore-trio": "Hackamore, trio",
+    "hackamore-observed": "Hackamore, asyncio, with telemetry",
 }
-YARDSTICKS = {"bridle-trio": "official-trio", "bridle-observed": "bridle"}
+YARDSTICKS = {"hackamore-trio": "official-trio", "hackamore-observed": "hackamore"}
 """What a client is compared with, if not with the official package on asyncio; it has no blocking interface."""
-JUDGED = ("bridle", "bridle-blocking", "bridle-threaded", "bridle-trio")
+JUDGED = ("hackamore", "hackamore-blocking", "hackamore-threaded", "hackamore-trio")
 FASTER = {"hook": 1.0, "permission": 1.0, "tool": 3.0}
 """How many times faster than the official package an answer must be."""
 WARM_UP = 20
@@ -159,7 +159,7 @@ def main() -> None:
     table = run.Table()
     facts = run.about()
     table.print(*(f"{name}: {value}" for name, value in facts.items()))
-    with tempfile.TemporaryDirectory(prefix="bridle-bench-") as name:
+    with tempfile.TemporaryDirectory(prefix="hackamore-bench-") as name:
         found = measure(Path(name), run.isolated(Path(name)), 8, 500, run.say)
     run.say("")
     show(table.row, table.title, found)

@@ -1,4 +1,4 @@
-"""Bridle beside the official package, beside a bare loop, in one run: `./dev bench`.
+"""Hackamore beside the official package, beside a bare loop, in one run: `./dev bench`.
 
 `--quick` takes under a minute, the full run under five. With `--check` rows that miss their limit are named, and make the exit status 1.
 What is measured and how to read it: docs/contributing/bench.md.
@@ -27,14 +27,14 @@ import round_trips
 import startup
 import transcripts
 
-CLIENT_NAMES = ("bridle", "official", "bridle-blocking", "bare", "bridle-trio", "bare-typed")
+CLIENT_NAMES = ("hackamore", "official", "hackamore-blocking", "bare", "hackamore-trio", "bare-typed")
 TITLES = {
-    "bridle": "Bridle, asyncio",
-    "bridle-trio": "Bridle, trio",
-    "bridle-blocking": "Bridle, blocking",
+    "hackamore": "Hackamore, asyncio",
+    "hackamore-trio": "Hackamore, trio",
+    "hackamore-blocking": "Hackamore, blocking",
     "official": "official package",
     "bare": "bare loop, plain objects",
-    "bare-typed": "bare loop, Bridle's types",
+    "bare-typed": "bare loop, Hackamore's types",
 }
 STREAMS = ("assistant-300", "partial", "assistant-5000", "long-line")
 FASTER_ASYNC, FASTER_BLOCKING, FASTER_IMPORT = 4.0, 5.0, 6.0
@@ -180,8 +180,8 @@ def show_streams(
                     megabytes = rate * scenario.frame_bytes / 1e6
                     shown = f"{rate:9,.0f} ({middle_rate:9,.0f})  {megabytes:6.0f}  {cpu / frames_between * 1e6:8.2f}"
                 faster = best["official"] / best[client]
-                if client in {"bridle", "bridle-blocking"}:
-                    wanted = FASTER_BLOCKING if client == "bridle-blocking" else FASTER_ASYNC
+                if client in {"hackamore", "hackamore-blocking"}:
+                    wanted = FASTER_BLOCKING if client == "hackamore-blocking" else FASTER_ASYNC
                     table.row(
                         section,
                         title,
@@ -192,7 +192,7 @@ def show_streams(
                     )
                 else:
                     table.row(section, title, shown, ratio="" if client == "official" else f"x{faster:.1f}")
-            for client in ("bridle", "bridle-blocking"):
+            for client in ("hackamore", "hackamore-blocking"):
                 for bare in ("bare", "bare-typed"):
                     share = best[client] / best[bare]
                     # What lazy payloads cost once they are read is shown, but the target is about delivering messages.
@@ -220,9 +220,9 @@ def show_streams(
 
 def show_startup(table: Table, found: dict[str, Any]) -> None:
     wall, peak, modules = found["wall"], found["peak"], found["modules"]
-    ours, theirs = found["importtime"]["bridle"], found["importtime"]["claude_agent_sdk"]
+    ours, theirs = found["importtime"]["hackamore"], found["importtime"]["claude_agent_sdk"]
     section = "import time"
-    table.title("Import: fresh interpreters, best of all rounds", f"  {'':30}Bridle     official")
+    table.title("Import: fresh interpreters, best of all rounds", f"  {'':30}Hackamore     official")
 
     def faster(name: str, ours: float, theirs: float, *, judged: bool = True) -> None:
         ratio = theirs / max(ours, 1e-9)
@@ -237,17 +237,17 @@ def show_startup(table: Table, found: dict[str, Any]) -> None:
 
     faster("-X importtime", ours, theirs)
     bare = wall["bare"]
-    faster("wall, less bare interpreter", wall["bridle"] - bare, wall["official"] - bare)
+    faster("wall, less bare interpreter", wall["hackamore"] - bare, wall["official"] - bare)
     official_ready = wall["official ready"] - bare
-    faster("ready to query, asyncio", wall["bridle ready"] - bare, official_ready)
-    faster("ready to query, blocking", wall["bridle ready, blocking"] - bare, official_ready)
+    faster("ready to query, asyncio", wall["hackamore ready"] - bare, official_ready)
+    faster("ready to query, blocking", wall["hackamore ready, blocking"] - bare, official_ready)
     official_script = wall["official script"] - bare
-    faster("whole script, asyncio", wall["bridle script"] - bare, official_script, judged=False)
-    faster("whole script, blocking", wall["bridle script, blocking"] - bare, official_script, judged=False)
+    faster("whole script, asyncio", wall["hackamore script"] - bare, official_script, judged=False)
+    faster("whole script, blocking", wall["hackamore script, blocking"] - bare, official_script, judged=False)
     table.row(section, "bare interpreter", f"{bare * 1e3:6.1f} ms")
 
     section = "memory"
-    table.title("Peak memory of the whole process", f"  {'':30}Bridle     official")
+    table.title("Peak memory of the whole process", f"  {'':30}Hackamore     official")
 
     def smaller(name: str, ours: str, theirs: str, *, judged: bool = True) -> None:
         ratio = peak[ours] / peak[theirs]
@@ -260,11 +260,11 @@ def show_startup(table: Table, found: dict[str, Any]) -> None:
             passed=ratio < MEMORY if judged else None,
         )
 
-    smaller("after import", "bridle", "official")
-    smaller("ready to query, asyncio", "bridle ready", "official ready")
-    smaller("ready to query, blocking", "bridle ready, blocking", "official ready")
-    smaller("whole script, asyncio", "bridle script", "official script", judged=False)
-    smaller("whole script, blocking", "bridle script, blocking", "official script", judged=False)
+    smaller("after import", "hackamore", "official")
+    smaller("ready to query, asyncio", "hackamore ready", "official ready")
+    smaller("ready to query, blocking", "hackamore ready, blocking", "official ready")
+    smaller("whole script, asyncio", "hackamore script", "official script", judged=False)
+    smaller("whole script, blocking", "hackamore script, blocking", "official script", judged=False)
     table.row(section, "bare interpreter", f"{peak['bare'] / 1e6:6.1f} MB                 modules: {modules['bare']}")
 
 
@@ -281,7 +281,7 @@ def measure_overhead(
             for client, worker in workers.items():
                 figures = worker.round(scenario, version_check=checked)
                 if number >= 2:
-                    field = "wall" if client in {"bridle-blocking", "bare"} else "total"
+                    field = "wall" if client in {"hackamore-blocking", "bare"} else "total"
                     found.setdefault((client, checked), []).append(figures[field])
                     if client == "official":
                         found.setdefault(("official-blocking", checked), []).append(figures["wall"])
@@ -295,7 +295,7 @@ def show_overhead(table: Table, found: dict[tuple[str, bool], list[float]]) -> N
         "One answer of an instant CLI, start to finish, warm process: best (median)",
         f"  {'':30}version check off      default settings",
     )
-    for client in ("bridle", "bridle-trio", "bridle-blocking", "official", "official-blocking", "bare"):
+    for client in ("hackamore", "hackamore-trio", "hackamore-blocking", "official", "official-blocking", "bare"):
         plain, checked = found[client, False], found[client, True]
         shown = f"{min(plain) * 1e3:6.1f} ({statistics.median(plain) * 1e3:5.1f}) ms"
         if client != "bare":
@@ -324,13 +324,13 @@ def about() -> dict[str, str]:
             if "model name" in line
         )
     packages = {name: version(name) for name in ("claude-agent-sdk", "msgspec", "anyio", "trio")}
-    import bridle
+    import hackamore
 
     return {
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()}",
         "cpu": f"{os.cpu_count()} x {cpu}",
-        "bridle": bridle.__version__,
+        "hackamore": hackamore.__version__,
         **packages,
     }
 
@@ -340,7 +340,7 @@ def isolated(folder: Path) -> dict[str, str]:
     kept = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith(("CLAUDE", "ANTHROPIC", "BRIDLE", "PYTHON"))
+        if not name.startswith(("CLAUDE", "ANTHROPIC", "HACKAMORE", "PYTHON"))
     }
     return {**kept, "HOME": str(folder), "XDG_CACHE_HOME": str(folder / "cache")}
 
@@ -365,7 +365,7 @@ def main() -> int:
     cli = pooled.pinned_cli()
     facts = about()
     table.print(*(f"{name}: {value}" for name, value in facts.items()))
-    with tempfile.TemporaryDirectory(prefix="bridle-bench-") as name:
+    with tempfile.TemporaryDirectory(prefix="hackamore-bench-") as name:
         folder = Path(name)
         environment = isolated(folder)
         os.environ.clear()

@@ -13,9 +13,9 @@ import time
 import warnings
 from typing import TYPE_CHECKING
 
-import bridle
-from bridle import Allow, Deny, HookMatcher, Options, sync, tool, tool_server
-from bridle.testing import Script, SimulatedCLI
+import hackamore
+from hackamore import Allow, Deny, HookMatcher, Options, sync, tool, tool_server
+from hackamore.testing import Script, SimulatedCLI
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +33,7 @@ async def watch(hook_input: object, context: object) -> None:
     """A hook that lets everything pass."""
 
 
-async def decide(request: bridle.PermissionRequest) -> Allow | Deny:
+async def decide(request: hackamore.PermissionRequest) -> Allow | Deny:
     return Deny("not that") if "cache" in str(request.input) else Allow()
 
 
@@ -54,7 +54,7 @@ def plainly_watch(hook_input: object, context: object) -> None:
     """The same hook, for programs without an event loop."""
 
 
-def plainly_decide(request: bridle.PermissionRequest) -> Allow | Deny:
+def plainly_decide(request: hackamore.PermissionRequest) -> Allow | Deny:
     return Deny("not that") if "cache" in str(request.input) else Allow()
 
 
@@ -75,7 +75,7 @@ def agent_script() -> Script:
 
 async def conversation() -> None:
     with SimulatedCLI(agent_script()) as cli:
-        answer = await bridle.run("Buy tea and clean up", OPTIONS, transport=cli)
+        answer = await hackamore.run("Buy tea and clean up", OPTIONS, transport=cli)
         assert answer.text == "It is 2.5."
 
 
@@ -89,7 +89,7 @@ async def turns(count: int) -> None:
     for number in range(count):
         script.user(f"prompt {number}").says(f"answer {number}")
     with SimulatedCLI(script) as cli:
-        async with bridle.Session(transport=cli) as session:
+        async with hackamore.Session(transport=cli) as session:
             for number in range(count):
                 result = await (await session.send(f"prompt {number}")).result()
                 assert result.result == f"answer {number}"

@@ -26,21 +26,21 @@ print(peak(), len(sys.modules))
 """
 
 BARE = "pass"
-BRIDLE = "import bridle"
-BRIDLE_READY = "import bridle; stream = bridle.query('hello', bridle.Options(cli_path={path!r}))"
-BRIDLE_READY_BLOCKING = "import bridle; stream = bridle.sync.query('hello', bridle.Options(cli_path={path!r}))"
+HACKAMORE = "import hackamore"
+HACKAMORE_READY = "import hackamore; stream = hackamore.query('hello', hackamore.Options(cli_path={path!r}))"
+HACKAMORE_READY_BLOCKING = "import hackamore; stream = hackamore.sync.query('hello', hackamore.Options(cli_path={path!r}))"
 OFFICIAL = "import claude_agent_sdk"
 OFFICIAL_READY = "import claude_agent_sdk as sdk; stream = sdk.query(prompt='hello', options=sdk.ClaudeAgentOptions(cli_path={path!r}))"
-BRIDLE_SCRIPT = """
-import asyncio, bridle
+HACKAMORE_SCRIPT = """
+import asyncio, hackamore
 async def main():
-    async for message in bridle.query('hello', bridle.Options(cli_path={path!r}, version_check='skip')):
+    async for message in hackamore.query('hello', hackamore.Options(cli_path={path!r}, version_check='skip')):
         pass
 asyncio.run(main())
 """
-BRIDLE_SCRIPT_BLOCKING = """
-import bridle
-for message in bridle.sync.query('hello', bridle.Options(cli_path={path!r}, version_check='skip')):
+HACKAMORE_SCRIPT_BLOCKING = """
+import hackamore
+for message in hackamore.sync.query('hello', hackamore.Options(cli_path={path!r}, version_check='skip')):
     pass
 """
 OFFICIAL_SCRIPT = """
@@ -54,13 +54,13 @@ asyncio.run(main())
 
 PROGRAMS: dict[str, str] = {
     "bare": BARE,
-    "bridle": BRIDLE,
+    "hackamore": HACKAMORE,
     "official": OFFICIAL,
-    "bridle ready": BRIDLE_READY,
-    "bridle ready, blocking": BRIDLE_READY_BLOCKING,
+    "hackamore ready": HACKAMORE_READY,
+    "hackamore ready, blocking": HACKAMORE_READY_BLOCKING,
     "official ready": OFFICIAL_READY,
-    "bridle script": BRIDLE_SCRIPT,
-    "bridle script, blocking": BRIDLE_SCRIPT_BLOCKING,
+    "hackamore script": HACKAMORE_SCRIPT,
+    "hackamore script, blocking": HACKAMORE_SCRIPT_BLOCKING,
     "official script": OFFICIAL_SCRIPT,
 }
 
@@ -101,7 +101,7 @@ def measure(path: str, repeats: int, say: Callable[[str], None]) -> dict[str, An
         say(f"start-up: {name}")
         wall_time(program)
     walls: dict[str, list[float]] = {name: [] for name in programs}
-    imports: dict[str, list[float]] = {"bridle": [], "claude_agent_sdk": []}
+    imports: dict[str, list[float]] = {"hackamore": [], "claude_agent_sdk": []}
     peaks: dict[str, list[int]] = {name: [] for name in programs}
     modules: dict[str, int] = {}
     for number in range(repeats):

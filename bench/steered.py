@@ -19,24 +19,24 @@ def prompts(counts: dict[str, int]) -> list[tuple[str, str]]:
     return [(kind, json.dumps({"kind": kind, "count": count})) for kind, count in counts.items()]
 
 
-class Bridle:
-    """`bridle.Session` on asyncio; every function is `async def`."""
+class Hackamore:
+    """`hackamore.Session` on asyncio; every function is `async def`."""
 
     def __init__(self) -> None:
-        import bridle
+        import hackamore
 
-        self.bridle = bridle
+        self.hackamore = hackamore
 
     def options(self, path: str) -> Any:
-        bridle = self.bridle
+        hackamore = self.hackamore
 
         async def hook(asked: Any, context: Any) -> Any:
-            return None if asked.tool_input["command"] else bridle.HookOutput.deny("no")
+            return None if asked.tool_input["command"] else hackamore.HookOutput.deny("no")
 
         async def can_use_tool(request: Any) -> Any:
-            return bridle.Allow() if request.input["command"] else bridle.Deny("no")
+            return hackamore.Allow() if request.input["command"] else hackamore.Deny("no")
 
-        @bridle.tool
+        @hackamore.tool
         async def price(article: str, amount: int) -> str:
             """Return a price."""
             return f"{article}: {2 * amount}"
@@ -44,18 +44,18 @@ class Bridle:
         return self.with_functions(path, hook, can_use_tool, price)
 
     def with_functions(self, path: str, hook: Any, can_use_tool: Any, price: Any) -> Any:
-        bridle = self.bridle
-        return bridle.Options(
+        hackamore = self.hackamore
+        return hackamore.Options(
             cli_path=path,
             version_check="skip",
-            hooks={"PreToolUse": [bridle.HookMatcher(hooks=[hook])]},
+            hooks={"PreToolUse": [hackamore.HookMatcher(hooks=[hook])]},
             can_use_tool=can_use_tool,
-            mcp_servers={"bench": bridle.tool_server("bench", [price])},
+            mcp_servers={"bench": hackamore.tool_server("bench", [price])},
         )
 
     async def talk(self, path: str, counts: dict[str, int]) -> Found:
         found: Found = {}
-        async with self.bridle.Session(self.options(path)) as session:
+        async with self.hackamore.Session(self.options(path)) as session:
             for kind, prompt in prompts(counts):
                 turn = await session.send(prompt)
                 found[kind] = json.loads((await turn.result()).result)
@@ -67,7 +67,7 @@ class Bridle:
         return asyncio.run(self.talk(path, counts))
 
 
-class BridleTrio(Bridle):
+class HackamoreTrio(Hackamore):
     """The same on trio."""
 
     def run(self, path: str, counts: dict[str, int]) -> Found:
@@ -77,8 +77,8 @@ class BridleTrio(Bridle):
         return found
 
 
-class BridleObserved(Bridle):
-    """`bridle.Session` on asyncio with telemetry: the SDK records spans, and a batch processor takes them."""
+class HackamoreObserved(Hackamore):
+    """`hackamore.Session` on asyncio with telemetry: the SDK records spans, and a batch processor takes them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -91,25 +91,25 @@ class BridleObserved(Bridle):
 
         provider = TracerProvider()
         provider.add_span_processor(BatchSpanProcessor(Nowhere()))
-        self.telemetry = self.bridle.Telemetry(provider)
+        self.telemetry = self.hackamore.Telemetry(provider)
 
     def options(self, path: str) -> Any:
         return super().options(path).replace(telemetry=self.telemetry)
 
 
-class BridleBlocking(Bridle):
-    """`bridle.sync.Session`; every function is plain."""
+class HackamoreBlocking(Hackamore):
+    """`hackamore.sync.Session`; every function is plain."""
 
     def options(self, path: str) -> Any:
-        bridle = self.bridle
+        hackamore = self.hackamore
 
         def hook(asked: Any, context: Any) -> Any:
-            return None if asked.tool_input["command"] else bridle.HookOutput.deny("no")
+            return None if asked.tool_input["command"] else hackamore.HookOutput.deny("no")
 
         def can_use_tool(request: Any) -> Any:
-            return bridle.Allow() if request.input["command"] else bridle.Deny("no")
+            return hackamore.Allow() if request.input["command"] else hackamore.Deny("no")
 
-        @bridle.tool
+        @hackamore.tool
         def price(article: str, amount: int) -> str:
             """Return a price."""
             return f"{article}: {2 * amount}"
@@ -117,7 +117,7 @@ class BridleBlocking(Bridle):
         return self.with_functions(path, hook, can_use_tool, price)
 
     def run(self, path: str, counts: dict[str, int]) -> Found:
-        from bridle.sync import Session
+        from hackamore.sync import Session
 
         found: Found = {}
         with Session(self.options(path)) as session:
@@ -128,11 +128,11 @@ class BridleBlocking(Bridle):
         return found
 
 
-class BridleThreaded(BridleBlocking):
-    """`bridle.Session` on asyncio with plain functions: each call runs in a thread, so that it may block."""
+class HackamoreThreaded(HackamoreBlocking):
+    """`hackamore.Session` on asyncio with plain functions: each call runs in a thread, so that it may block."""
 
     def run(self, path: str, counts: dict[str, int]) -> Found:
-        return Bridle.run(self, path, counts)
+        return Hackamore.run(self, path, counts)
 
 
 class Official:
@@ -193,11 +193,11 @@ class OfficialTrio(Official):
 
 
 CLIENTS: dict[str, type[Any]] = {
-    "bridle": Bridle,
-    "bridle-observed": BridleObserved,
-    "bridle-trio": BridleTrio,
-    "bridle-blocking": BridleBlocking,
-    "bridle-threaded": BridleThreaded,
+    "hackamore": Hackamore,
+    "hackamore-observed": HackamoreObserved,
+    "hackamore-trio": HackamoreTrio,
+    "hackamore-blocking": HackamoreBlocking,
+    "hackamore-threaded": HackamoreThreaded,
     "official": Official,
     "official-trio": OfficialTrio,
 }

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bridle.tools import ToolCallPlan, tool, tool_server
+from hackamore.tools import ToolCallPlan, tool, tool_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridle.tools import ToolServer
+    from hackamore.tools import ToolServer
 
 
 @dataclasses.dataclass
@@ -126,7 +126,7 @@ def main() -> None:
     server = tool_server("bench", [small, LARGE])
     beside = importlib.util.find_spec("claude_agent_sdk") is not None
     listing = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
-    print(f"{'':34}{'bridle':>10}{'official':>10}   us")
+    print(f"{'':34}{'hackamore':>10}{'official':>10}   us")
     for name, message, times in (
         ("call, 2 parameters", call("small", SMALL_ARGUMENTS), 20_000),
         ("call, 30 parameters with objects", call("large", LARGE_ARGUMENTS), 2_000),

@@ -21,9 +21,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
 import anyio
 
-import bridle
-from bridle.launch.plan import LaunchPlan
-from bridle.transports.recording.redaction import Redactor, Vault
+import hackamore
+from hackamore.launch.plan import LaunchPlan
+from hackamore.transports.recording.redaction import Redactor, Vault
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +35,7 @@ TELLING = "key pass auth author task-1 token"
 def texts(size: int) -> dict[str, str]:
     """Return a text of each kind; one word in eight tells of secrets where a `+` stands."""
     random.seed(1)
-    sources = "".join(path.read_text(encoding="utf-8") for path in sorted(Path(bridle.__file__).parent.rglob("*.py")))
+    sources = "".join(path.read_text(encoding="utf-8") for path in sorted(Path(hackamore.__file__).parent.rglob("*.py")))
     found = {"source code": (sources * (size // len(sources) + 1))[:size]}
     for sign, words in (("", PLAIN.split()), ("+", PLAIN.split() * 5 + TELLING.split() * 2)):
 
@@ -129,10 +129,10 @@ def longest_block(backend: str, lines: list[bytes], trace: str | None) -> tuple[
             longest, last = max(longest, now - last), now
 
     async def talk() -> None:
-        options = bridle.Options(trace=trace, env={"SHOP_KEY": "hunter2-hunter2"})
+        options = hackamore.Options(trace=trace, env={"SHOP_KEY": "hunter2-hunter2"})
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(watch)
-            async for _ in bridle.query("go on", options, transport=Source(lines)):
+            async for _ in hackamore.query("go on", options, transport=Source(lines)):
                 pass
             tasks.cancel_scope.cancel()
 

@@ -1,4 +1,4 @@
-"""Bridle beside the official package on conversations on the disk: `python bench/transcripts.py`, and a part of `./dev bench`.
+"""Hackamore beside the official package on conversations on the disk: `python bench/transcripts.py`, and a part of `./dev bench`.
 
 2,000 sessions (1 GB) for lists, usage and search, and one session of 100 MB for reading. `--quick` takes a tenth of the sessions. Each
 measurement is a fresh process, and the best of all rounds counts. "Cold" drops the files from the page cache first, by `posix_fadvise`.
@@ -33,17 +33,17 @@ os.environ["CLAUDE_CONFIG_DIR"], os.environ["XDG_CACHE_HOME"] = config, cache
 if client == "official":
     from claude_agent_sdk import get_session_messages, list_sessions
 else:
-    from bridle import transcripts
-    from bridle.messages import decode
+    from hackamore import transcripts
+    from hackamore.messages import decode
 OPERATIONS = {
-    ("bridle", "list"): lambda: len(transcripts.list(all_projects=True)),
+    ("hackamore", "list"): lambda: len(transcripts.list(all_projects=True)),
     ("official", "list"): lambda: len(list_sessions()),
-    ("bridle", "page"): lambda: len(transcripts.list(all_projects=True, limit=20)),
+    ("hackamore", "page"): lambda: len(transcripts.list(all_projects=True, limit=20)),
     ("official", "page"): lambda: len(list_sessions(limit=20)),
-    ("bridle", "read"): lambda: sum(1 for _ in transcripts.read(argument).messages),
+    ("hackamore", "read"): lambda: sum(1 for _ in transcripts.read(argument).messages),
     ("official", "read"): lambda: len(get_session_messages(argument)),
-    ("bridle", "usage"): lambda: transcripts.usage().total.tokens.replies,
-    ("bridle", "search"): lambda: len(transcripts.search(argument)),
+    ("hackamore", "usage"): lambda: transcripts.usage().total.tokens.replies,
+    ("hackamore", "search"): lambda: len(transcripts.search(argument)),
 }
 def decoder():
     import glob
@@ -55,7 +55,7 @@ def decoder():
                 decode(line.rstrip(), print)
                 count += 1
     return count
-OPERATIONS["bridle", "decoder"] = decoder
+OPERATIONS["hackamore", "decoder"] = decoder
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 begin, used = time.perf_counter(), time.process_time()
 count = OPERATIONS[client, what]()
@@ -169,17 +169,17 @@ def measure(
         if name not in found or figures["wall"] < found[name]["wall"]:
             found[name] = figures
 
-    run("bridle index", "bridle", "search", many, word)
+    run("hackamore index", "hackamore", "search", many, word)
     for _ in range(rounds):
-        for client in ("bridle", "official"):
+        for client in ("hackamore", "official"):
             run(f"{client} list, cold", client, "list", many, cold=True)
             run(f"{client} list", client, "list", many)
             run(f"{client} page", client, "page", many)
             run(f"{client} read", client, "read", one, session_id)
-        run("bridle decoder", "bridle", "decoder", one, session_id)
-        run("bridle usage", "bridle", "usage", many)
-        run("bridle search, rare word", "bridle", "search", many, word)
-        run("bridle search, two words", "bridle", "search", many, f"{word} main")
+        run("hackamore decoder", "hackamore", "decoder", one, session_id)
+        run("hackamore usage", "hackamore", "usage", many)
+        run("hackamore search, rare word", "hackamore", "search", many, word)
+        run("hackamore search, two words", "hackamore", "search", many, f"{word} main")
     bytes_of = {config.name: sum(path.stat().st_size for path in config.rglob("*.jsonl")) for config in (many, one)}
     found["sizes"] = {"sessions": sessions, "many": bytes_of["many"], "one": bytes_of["one"]}
     return found
@@ -189,7 +189,7 @@ def show(row: Callable[..., None], title: Callable[..., None], found: dict[str, 
     """Print the figures."""
     sizes = found["sizes"]
     section = f"Transcripts: {sizes['sessions']:,.0f} sessions ({sizes['many'] / 1e6:,.0f} MB), one of {sizes['one'] / 1e6:,.0f} MB"
-    title(section, f"  {'':30}Bridle     official")
+    title(section, f"  {'':30}Hackamore     official")
     full = sizes["sessions"] == SESSIONS
     for name, text in (
         ("list, cold", "list all, cold"),
@@ -197,11 +197,11 @@ def show(row: Callable[..., None], title: Callable[..., None], found: dict[str, 
         ("page", "list the newest 20"),
         ("read", "read the large one"),
     ):
-        ours, theirs = found[f"bridle {name}"], found[f"official {name}"]
+        ours, theirs = found[f"hackamore {name}"], found[f"official {name}"]
         shown = f"{ours['wall'] * 1e3:8,.0f} ms {theirs['wall'] * 1e3:8,.0f} ms"
         limit = {"target": "< 1 s", "passed": ours["wall"] < 1} if name == "list, cold" and full else {}
         row(section, text, shown, ratio=f"x{theirs['wall'] / ours['wall']:.1f}", **limit)
-    ours, theirs, decoder = found["bridle read"], found["official read"], found["bridle decoder"]
+    ours, theirs, decoder = found["hackamore read"], found["official read"], found["hackamore decoder"]
     row(
         section,
         "memory of reading",
@@ -214,10 +214,10 @@ def show(row: Callable[..., None], title: Callable[..., None], found: dict[str, 
         f"{sizes['one'] / ours['wall'] / 1e6:6,.0f} MB/s, {sizes['one'] / decoder['wall'] / 1e6:,.0f} MB/s",
         ratio=f"{ours['wall'] / decoder['wall']:.2f}",
     )
-    row(section, "usage by day", f"{found['bridle usage']['wall'] * 1e3:8,.0f} ms")
-    row(section, "make the index", f"{found['bridle index']['wall'] * 1e3:8,.0f} ms")
+    row(section, "usage by day", f"{found['hackamore usage']['wall'] * 1e3:8,.0f} ms")
+    row(section, "make the index", f"{found['hackamore index']['wall'] * 1e3:8,.0f} ms")
     for name in ("search, rare word", "search, two words"):
-        took = found[f"bridle {name}"]["wall"]
+        took = found[f"hackamore {name}"]["wall"]
         limit = {"target": "< 100 ms", "passed": took < 0.1} if full else {}
         row(section, name, f"{took * 1e3:8,.0f} ms", **limit)
 
@@ -228,7 +228,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
     share = 10 if arguments.quick else 1
-    with tempfile.TemporaryDirectory(prefix="bridle-bench-") as name:
+    with tempfile.TemporaryDirectory(prefix="hackamore-bench-") as name:
         found = measure(
             Path(name), arguments.rounds, lambda _: None, sessions=SESSIONS // share, large=LARGE_BYTES // share
         )

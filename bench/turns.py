@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 TITLES = {
-    "bridle": "Bridle, asyncio",
-    "bridle-trio": "Bridle, trio",
-    "bridle-blocking": "Bridle, blocking",
+    "hackamore": "Hackamore, asyncio",
+    "hackamore-trio": "Hackamore, trio",
+    "hackamore-blocking": "Hackamore, blocking",
     "official": "official package, asyncio",
     "official-trio": "official package, trio",
 }
@@ -33,19 +33,19 @@ PROMPT = json.dumps({"kind": "turn", "count": 0})
 WARM_UP = 50
 
 
-async def bridle_turns(path: str, turns: int) -> None:
-    import bridle
+async def hackamore_turns(path: str, turns: int) -> None:
+    import hackamore
 
-    async with bridle.Session(bridle.Options(cli_path=path, version_check="skip")) as session:
+    async with hackamore.Session(hackamore.Options(cli_path=path, version_check="skip")) as session:
         for _ in rounds(turns):
             turn = await session.send(PROMPT)
             await turn.result()
 
 
 def blocking_turns(path: str, turns: int) -> None:
-    import bridle.sync
+    import hackamore.sync
 
-    with bridle.sync.Session(bridle.Options(cli_path=path, version_check="skip")) as session:
+    with hackamore.sync.Session(hackamore.Options(cli_path=path, version_check="skip")) as session:
         for _ in rounds(turns):
             session.send(PROMPT).result()
 
@@ -70,9 +70,9 @@ def rounds(turns: int) -> Iterator[int]:
 
 def client(name: str, path: str, turns: int) -> None:
     """Run one session of a client."""
-    if name == "bridle-blocking":
+    if name == "hackamore-blocking":
         return blocking_turns(path, turns)
-    talk = official_turns if name.startswith("official") else bridle_turns
+    talk = official_turns if name.startswith("official") else hackamore_turns
     if name.endswith("trio"):
         import trio
 

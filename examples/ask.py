@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import anyio
 
-import bridle
-from bridle import AssistantMessage, ResultMessage, TextBlock, ToolUseBlock
+import hackamore
+from hackamore import AssistantMessage, ResultMessage, TextBlock, ToolUseBlock
 
 
 async def main() -> None:
-    async with bridle.query("What is 2 + 2? Answer with the number only.") as stream:
+    async with hackamore.query("What is 2 + 2? Answer with the number only.") as stream:
         async for message in stream:
             match message:
                 case AssistantMessage(content=blocks):

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import bridle.sync
-from bridle import AssistantMessage
+import hackamore.sync
+from hackamore import AssistantMessage
 
 
 def main() -> None:
     # The short way: wait for the answer.
-    answer = bridle.sync.run("What is 2 + 2? Answer with the number only.")
+    answer = hackamore.sync.run("What is 2 + 2? Answer with the number only.")
     print(answer.text, answer.cost, answer.session_id)
 
     # The long way: every message as it comes. Leaving the block stops the CLI, whatever the reason.
-    with bridle.sync.query("What is 3 + 1?") as stream:
+    with hackamore.sync.query("What is 3 + 1?") as stream:
         for message in stream:
             if isinstance(message, AssistantMessage):
                 print(message.text)

@@ -8,15 +8,15 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-import bridle
-from bridle import Budget, BudgetExceededError, Options
+import hackamore
+from hackamore import Budget, BudgetExceededError, Options
 
 
 async def answer(budget: Budget, tenant: str, prompt: str) -> str:
     """Return the answer to a tenant, or why there is none."""
     options = Options(tools=[], budget=budget.keyed(tenant=tenant), on_warning=print)
     try:
-        return (await bridle.run(prompt, options)).text
+        return (await hackamore.run(prompt, options)).text
     except BudgetExceededError as error:
         if error.sent:  # the turn was interrupted
             return error.partial.text

@@ -11,16 +11,16 @@ import asyncio
 import os
 import tempfile
 
-import bridle
-from bridle import Options, StoreError
-from bridle.transcripts.stores import SQLiteStore
+import hackamore
+from hackamore import Options, StoreError
+from hackamore.transcripts.stores import SQLiteStore
 
 
 async def answer(store: SQLiteStore, session_id: str | None, prompt: str) -> tuple[str, str | None]:
     """Answer one request, in any container: continue the session if there is one."""
     options = Options(session_store=store, resume=session_id, tools=[])
     try:
-        result = await bridle.run(prompt, options)
+        result = await hackamore.run(prompt, options)
     except StoreError as error:
         return f"Please try again: {error}", session_id
     return result.text, result.session_id

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-import bridle.sync
-from bridle import transcripts
+import hackamore.sync
+from hackamore import transcripts
 
 
 def main() -> None:
-    billed = bridle.sync.run("What is 2 + 2?")
-    other = bridle.sync.run("What is 3 + 3?")
+    billed = hackamore.sync.run("What is 2 + 2?")
+    other = hackamore.sync.run("What is 3 + 3?")
     assert billed.session_id is not None
     assert other.session_id is not None
     transcripts.tag(billed.session_id, "customer-7")

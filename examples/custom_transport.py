@@ -1,7 +1,7 @@
 """A transport of your own: run the CLI behind another command, such as `docker exec` or `ssh`.
 
-`bridle.transports.base` says what a transport has to do. This one starts `PREFIX claude ...` and speaks with it through
-pipes. It is for asyncio; one for `bridle.sync` has the same methods, blocking.
+`hackamore.transports.base` says what a transport has to do. This one starts `PREFIX claude ...` and speaks with it through
+pipes. It is for asyncio; one for `hackamore.sync` has the same methods, blocking.
 
     CommandTransport("docker", "exec", "--interactive", "--env", "ANTHROPIC_API_KEY", "my-container")
     CommandTransport("ssh", "my-host", quote=True)
@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-import bridle
-from bridle import Options
+import hackamore
+from hackamore import Options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bridle.transports.base import AsyncTransport, LaunchPlan
+    from hackamore.transports.base import AsyncTransport, LaunchPlan
 
 TAIL = 64 * 1024
 GRACE = 5.0
@@ -76,7 +76,7 @@ class CommandTransport:
                 start_new_session=True,  # Ctrl-C is ours to answer
             )
         except OSError as error:
-            raise bridle.SpawnError(self._prefix[0], error.strerror or str(error), errno=error.errno) from error
+            raise hackamore.SpawnError(self._prefix[0], error.strerror or str(error), errno=error.errno) from error
 
     def _started(self) -> asyncio.subprocess.Process:
         if self._process is None:
@@ -133,8 +133,8 @@ class CommandTransport:
 async def main() -> None:
     # `env` stands for the command that reaches the other place. There, `cli_path` says where the CLI is.
     transport: AsyncTransport = CommandTransport("env", "THROUGH=a-transport")
-    options = Options(cli_path=os.environ.get("BRIDLE_CLI_PATH", "claude"))
-    answer = await bridle.run("What is 2 + 2?", options, transport=transport)
+    options = Options(cli_path=os.environ.get("HACKAMORE_CLI_PATH", "claude"))
+    answer = await hackamore.run("What is 2 + 2?", options, transport=transport)
     print(answer.text)
 
 

@@ -9,30 +9,30 @@ import asyncio
 import sys
 from uuid import uuid4
 
-import bridle
-from bridle import Options, Timeouts
+import hackamore
+from hackamore import Options, Timeouts
 
 
 async def ask(prompt: str, options: Options) -> str | None:
     """Return the answer, or None after having said what went wrong."""
     try:
-        answer = await bridle.run(prompt, options)
-    except bridle.OptionsError as error:
+        answer = await hackamore.run(prompt, options)
+    except hackamore.OptionsError as error:
         print(f"an option is wrong ({error.field}): {error}")
-    except bridle.StartError as error:
+    except hackamore.StartError as error:
         # No CLI, one that is too old, one that the operating system does not start. Nothing ran.
         print(f"not started ({type(error).__name__}): {error}")
-    except bridle.TurnTimeoutError as error:
+    except hackamore.TurnTimeoutError as error:
         # The CLI and everything that it had started are gone by now.
         print(f"too slow ({error.kind}, {error.seconds:g} s)")
-    except bridle.AuthenticationError as error:
+    except hackamore.AuthenticationError as error:
         print(f"no usable login (status {error.status}): {error}")
-    except bridle.ResultError as error:
+    except hackamore.ResultError as error:
         # The CLI worked and reports a failure: API down, too many turns, unknown session, ...
         print(f"failed ({error.result.subtype}, {error.result.terminal_reason}): {error}")
-    except bridle.ProcessError as error:
+    except hackamore.ProcessError as error:
         print(f"the CLI died with {error.exit_code}: {error.diagnostic.exit_code_hint}")
-    except bridle.StreamError as error:
+    except hackamore.StreamError as error:
         print(f"its output was no use: {error}")
     else:
         for warning in answer.warnings:

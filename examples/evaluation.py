@@ -14,9 +14,9 @@ from math import comb
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from bridle import Options, Retry
-from bridle.fleet import Fleet, FleetRow, Task
-from bridle.testing import Script, SimulatedCLI
+from hackamore import Options, Retry
+from hackamore.fleet import Fleet, FleetRow, Task
+from hackamore.testing import Script, SimulatedCLI
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -107,7 +107,7 @@ def simulated(folder: Path) -> dict[str, Path]:
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory(prefix="bridle-evaluation-") as name:
+    with tempfile.TemporaryDirectory(prefix="hackamore-evaluation-") as name:
         folder = Path(name)
         rows = evaluate(folder / "evaluation.db", Options(), simulated(folder / "programs"))
     for title, grader in GRADERS.items():

@@ -20,14 +20,14 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from bridle import Budget, Options
-from bridle.fleet import ConcurrencyChanged, Fleet, FleetRow, Task, TaskFinished, Worktree
-from bridle.testing import HTTPFailure, Repeat, Reply, ScriptedModel, ToolCall
+from hackamore import Budget, Options
+from hackamore.fleet import ConcurrencyChanged, Fleet, FleetRow, Task, TaskFinished, Worktree
+from hackamore.testing import HTTPFailure, Repeat, Reply, ScriptedModel, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bridle.testing import ModelRequest
+    from hackamore.testing import ModelRequest
 
 OPTIONS = Options(tools=["Read", "Edit"], permission_mode="acceptEdits", setting_sources=[])
 
@@ -264,7 +264,7 @@ def story(folder: Path, cli: str, model: Model) -> int:
     with ScriptedModel(Repeat(model)) as server:
         # A home folder of its own. The limit of a plan is that of a login: there is no API key.
         changes = {**server.isolated_env(folder), "ANTHROPIC_API_KEY": None, "CLAUDE_CODE_OAUTH_TOKEN": "of-a-test"}
-        changes["BRIDLE_CLI_PATH"] = cli
+        changes["HACKAMORE_CLI_PATH"] = cli
         environment = {name: value for name, value in {**os.environ, **changes}.items() if value is not None}
         command = [sys.executable, __file__, "drive", str(folder / "project"), str(folder / "fleet.db")]
         runs, code = 0, -signal.SIGKILL
@@ -279,11 +279,11 @@ def story(folder: Path, cli: str, model: Model) -> int:
 
 
 def main() -> None:
-    cli = os.environ.get("BRIDLE_CLI_PATH") or shutil.which("claude")
+    cli = os.environ.get("HACKAMORE_CLI_PATH") or shutil.which("claude")
     if cli is None:
-        sys.exit("This example needs the Claude Code CLI: bridle install-cli")
+        sys.exit("This example needs the Claude Code CLI: hackamore install-cli")
     model = Model()
-    with tempfile.TemporaryDirectory(prefix="bridle-fleet-") as name:
+    with tempfile.TemporaryDirectory(prefix="hackamore-fleet-") as name:
         folder = Path(name)
         runs = story(folder, cli, model)
         rows = report(folder / "project", folder / "fleet.db")

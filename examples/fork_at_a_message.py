@@ -6,15 +6,15 @@ from __future__ import annotations
 
 import asyncio
 
-import bridle
-from bridle import AssistantMessage, Options
-from bridle.transcripts import aio as transcripts
+import hackamore
+from hackamore import AssistantMessage, Options
+from hackamore.transcripts import aio as transcripts
 
 
 async def main() -> None:
-    first = await bridle.run("Name my boat.")
+    first = await hackamore.run("Name my boat.")
     assert first.session_id is not None
-    await bridle.run("Which colour?", Options(resume=first.session_id))
+    await hackamore.run("Which colour?", Options(resume=first.session_id))
 
     transcript = await transcripts.read(first.session_id)
     answers = [
@@ -24,7 +24,7 @@ async def main() -> None:
 
     # The copy ends with the first answer: the model never saw the question for the colour.
     copy = await transcripts.fork(first.session_id, at=answers[0], title="Another boat")
-    other = await bridle.run("Another animal, please.", Options(resume=copy))
+    other = await hackamore.run("Another animal, please.", Options(resume=copy))
     print(other.text)
 
     assert len(transcript.messages) == 4

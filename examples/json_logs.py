@@ -1,4 +1,4 @@
-"""Write the log of Bridle as JSON, one object a line, with the session, the turn and the process of each record."""
+"""Write the log of Hackamore as JSON, one object a line, with the session, the turn and the process of each record."""
 
 # scripted: "4"
 
@@ -9,7 +9,7 @@ import json
 import logging
 from datetime import UTC, datetime
 
-import bridle.sync
+import hackamore.sync
 
 
 class JSONFormatter(logging.Formatter):
@@ -37,11 +37,11 @@ def main() -> None:
     out = io.StringIO()  # for a program: sys.stderr, the default
     handler = logging.StreamHandler(out)
     handler.setFormatter(JSONFormatter())
-    logger = logging.getLogger("bridle")
+    logger = logging.getLogger("hackamore")
     logger.addHandler(handler)
     logger.setLevel(logging.DEBUG)
     try:
-        answer = bridle.sync.run("What is 2 + 2?")
+        answer = hackamore.sync.run("What is 2 + 2?")
     finally:
         logger.removeHandler(handler)
         logger.setLevel(logging.NOTSET)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 
-import bridle
-from bridle import Options, Timeouts
+import hackamore
+from hackamore import Options, Timeouts
 
 AT_ONCE = 3
 OPTIONS = Options(tools=[], max_turns=1, persist_session=False, timeouts=Timeouts(turn=120))
@@ -17,7 +17,7 @@ OPTIONS = Options(tools=[], max_turns=1, persist_session=False, timeouts=Timeout
 async def main() -> None:
     prompts = [f"What is {number} + 2? Answer with the number only." for number in range(6)]
     cost = 0.0
-    async with bridle.map(prompts, OPTIONS, workers=AT_ONCE) as answers:
+    async with hackamore.map(prompts, OPTIONS, workers=AT_ONCE) as answers:
         async for answer in answers:
             print(answer.text)
             cost += answer.cost or 0

@@ -1,6 +1,6 @@
 """Print the spans of an agent: the caller's, a turn, responses of the model, and a tool with a span of its own.
 
-Needs `bridle[otel]` and `opentelemetry-sdk`.
+Needs `hackamore[otel]` and `opentelemetry-sdk`.
 """
 
 # scripted: Reply(ToolCall("mcp__shop__price", {"article": "tea"})), Reply("Tea costs 2.50.")
@@ -11,8 +11,8 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-import bridle.sync
-from bridle import Options, Telemetry, tool
+import hackamore.sync
+from hackamore import Options, Telemetry, tool
 
 kept = InMemorySpanExporter()  # a service exports to its collector instead
 provider = TracerProvider()
@@ -35,7 +35,7 @@ def main() -> None:
         telemetry=Telemetry(tracer_provider=provider, name="shopkeeper"),
     )
     with tracer.start_as_current_span("handle a request"):
-        print(bridle.sync.run("What does tea cost?", options).text)
+        print(hackamore.sync.run("What does tea cost?", options).text)
 
     spans = kept.get_finished_spans()
     for span in sorted(spans, key=lambda span: span.start_time or 0):

@@ -1,6 +1,6 @@
 """A service that can be operated: spans for each request, logs as JSON, a budget for each tenant, and answers in place of stack traces.
 
-Needs `bridle[otel]` and `opentelemetry-sdk`. A service exports its spans to a collector; this one counts them.
+Needs `hackamore[otel]` and `opentelemetry-sdk`. A service exports its spans to a collector; this one counts them.
 """
 
 # scripted: Repeat("Your order is on its way.")
@@ -17,8 +17,8 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-import bridle
-from bridle import Budget, BudgetExceededError, Options, RateLimitedError, SessionPool, Telemetry, Timeouts
+import hackamore
+from hackamore import Budget, BudgetExceededError, Options, RateLimitedError, SessionPool, Telemetry, Timeouts
 
 SPANS = InMemorySpanExporter()
 PROVIDER = TracerProvider()
@@ -66,7 +66,7 @@ class Service:
             except RateLimitedError as error:
                 until = "" if error.resets_at is None else f" after {error.resets_at:%H:%M}"
                 return 429, f"Please ask again{until}."
-            except bridle.BridleError as error:
+            except hackamore.HackamoreError as error:
                 return (503 if error.retryable else 500), "Sorry, something went wrong."
             return 200, result.text
 
@@ -74,10 +74,10 @@ class Service:
 async def main() -> None:
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(JSONFormatter())
-    logging.getLogger("bridle").addHandler(handler)
+    logging.getLogger("hackamore").addHandler(handler)
 
     budget = Budget(usd=10.0, per={"tenant": 1.0, "tenant=trial": 0.0})
-    async with bridle.SessionPool(OPTIONS, warm=0, max_live=2) as pool:
+    async with hackamore.SessionPool(OPTIONS, warm=0, max_live=2) as pool:
         service = Service(pool, budget)
         answers = await asyncio.gather(
             service.ask("acme", "ann", "Where is my order?"),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import tempfile
 import time
 
-import bridle.sync
-from bridle import Allow, HookContext, HookMatcher, HookOutput, Options, hooks, tool
-from bridle.testing import Script, SimulatedCLI
+import hackamore.sync
+from hackamore import Allow, HookContext, HookMatcher, HookOutput, Options, hooks, tool
+from hackamore.testing import Script, SimulatedCLI
 
 PROMPT = "Tidy up. What does tea cost?"
 
@@ -41,17 +41,17 @@ def script() -> Script:
 
 def in_memory() -> str:
     with SimulatedCLI(script()) as cli:
-        return bridle.sync.run(PROMPT, agent(), transport=cli).text
+        return hackamore.sync.run(PROMPT, agent(), transport=cli).text
 
 
 def as_a_process() -> str:
     with tempfile.TemporaryDirectory() as folder, SimulatedCLI(script()) as cli:
-        return bridle.sync.run(PROMPT, agent().replace(cli_path=cli.install(folder))).text
+        return hackamore.sync.run(PROMPT, agent().replace(cli_path=cli.install(folder))).text
 
 
 def on_the_real_cli() -> str:
     with tempfile.TemporaryDirectory() as folder, script().model() as model:
-        return bridle.sync.run(PROMPT, agent().replace(env=model.env, cwd=folder)).text
+        return hackamore.sync.run(PROMPT, agent().replace(env=model.env, cwd=folder)).text
 
 
 if __name__ == "__main__":

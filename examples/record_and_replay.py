@@ -11,9 +11,9 @@ import asyncio
 import time
 from pathlib import Path
 
-import bridle
-from bridle import HookContext, Options, hooks, tool
-from bridle.testing import CassetteMismatchError, cassette
+import hackamore
+from hackamore import HookContext, Options, hooks, tool
+from hackamore.testing import CassetteMismatchError, cassette
 
 asked: list[str] = []
 
@@ -37,7 +37,7 @@ OPTIONS = Options(
 
 async def ask(question: str) -> str:
     with cassette("price.jsonl"):
-        answer = await bridle.run(question, OPTIONS)
+        answer = await hackamore.run(question, OPTIONS)
     return answer.text
 
 
@@ -59,7 +59,7 @@ async def main() -> None:
     print(difference)
     assert "coffee" in difference  # a changed prompt does not go unnoticed
 
-    print(f"`bridle trace show {Path('price.jsonl')}` shows what happened.")
+    print(f"`hackamore trace show {Path('price.jsonl')}` shows what happened.")
 
 
 if __name__ == "__main__":

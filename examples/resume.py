@@ -10,20 +10,20 @@ from __future__ import annotations
 
 import asyncio
 
-import bridle
-from bridle import Options
+import hackamore
+from hackamore import Options
 
 
 async def main() -> None:
-    first = await bridle.run("Remember the number 7.")
+    first = await hackamore.run("Remember the number 7.")
     print(first.session_id, first.text)
 
     # The same conversation goes on, under the same id.
-    second = await bridle.run("Which number was it?", Options(resume=first.session_id))
+    second = await hackamore.run("Which number was it?", Options(resume=first.session_id))
     print(second.session_id, second.text)
 
     # A copy goes on under a new id; the original stays as it is.
-    branch = await bridle.run("Add one to it.", Options(resume=first.session_id, fork_session=True))
+    branch = await hackamore.run("Add one to it.", Options(resume=first.session_id, fork_session=True))
     print(branch.session_id, branch.text)
     assert branch.session_id != first.session_id
 

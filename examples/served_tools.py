@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import sys
 
-import bridle.sync
-from bridle import Options, tool, tool_server
-from bridle.tools import serve_stdio
+import hackamore.sync
+from hackamore import Options, tool, tool_server
+from hackamore.tools import serve_stdio
 
 PRICES = {"tea": 4.5, "coffee": 7.0}
 
@@ -24,7 +24,7 @@ def main() -> None:
     # Other MCP clients, such as editors and other SDKs, take the same command and arguments.
     shop = {"command": sys.executable, "args": [__file__, "serve"]}
     options = Options(mcp_servers={"shop": shop}, allowed_tools=["mcp__shop__price"])
-    print(bridle.sync.run("What do three packets of tea cost?", options).text)
+    print(hackamore.sync.run("What do three packets of tea cost?", options).text)
 
 
 if __name__ == "__main__":

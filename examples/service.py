@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 
-import bridle
-from bridle import BridleError, Options, SessionPool, Timeouts, ToolServer, tool, tool_server
+import hackamore
+from hackamore import HackamoreError, Options, SessionPool, Timeouts, ToolServer, tool, tool_server
 
 OPTIONS = Options(tools=[], allowed_tools=["mcp__shop__orders"], timeouts=Timeouts(turn=120))
 
@@ -28,7 +28,7 @@ class Service:
         try:
             async with self._pool.conversation(name, mcp_servers={"shop": shop}) as session:
                 return (await (await session.send(text)).result()).text
-        except BridleError as error:  # the CLI died, or a timeout expired: the next question resumes
+        except HackamoreError as error:  # the CLI died, or a timeout expired: the next question resumes
             return f"Sorry, something went wrong ({type(error).__name__})."
 
 
@@ -44,7 +44,7 @@ def shop_of(name: str) -> ToolServer:
 
 
 async def main() -> None:
-    async with bridle.SessionPool(OPTIONS, warm=0, max_live=3) as pool:
+    async with hackamore.SessionPool(OPTIONS, warm=0, max_live=3) as pool:
         service = Service(pool)
 
         async def customer(name: str) -> None:

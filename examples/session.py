@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 
-import bridle
-from bridle import AssistantMessage, Options, ResultMessage, StreamEvent
+import hackamore
+from hackamore import AssistantMessage, Options, ResultMessage, StreamEvent
 
 OPTIONS = Options(allowed_tools=["Bash(sleep *)", "Bash(echo *)"], include_partial_messages=True)
 
 
 async def main() -> None:
-    async with bridle.Session(OPTIONS) as session:
+    async with hackamore.Session(OPTIONS) as session:
         # A prompt, and its messages up to its result.
         turn = await session.send("What is 2 + 2?")
         async for message in turn:

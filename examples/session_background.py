@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import asyncio
 
-import bridle
-from bridle import BackgroundTasksChanged, Options, ResultMessage
+import hackamore
+from hackamore import BackgroundTasksChanged, Options, ResultMessage
 
 OPTIONS = Options(allowed_tools=["Bash(echo *)", "Bash(sleep *)"])
 
 
-async def watch(session: bridle.Session) -> None:
+async def watch(session: hackamore.Session) -> None:
     """Say what runs; ends with the session."""
     async for event in session.events():
         if isinstance(event, BackgroundTasksChanged):
@@ -27,7 +27,7 @@ async def watch(session: bridle.Session) -> None:
 
 
 async def main() -> None:
-    async with bridle.Session(OPTIONS) as session, asyncio.TaskGroup() as group:
+    async with hackamore.Session(OPTIONS) as session, asyncio.TaskGroup() as group:
         group.create_task(watch(session))
         everything = session.messages()  # what the model says by itself belongs to no turn of the program
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import bridle.sync
-from bridle import ControlRejectedError, Options
+import hackamore.sync
+from hackamore import ControlRejectedError, Options
 
 
 def main() -> None:
     Path("readme.txt").write_text("A small library.\n", encoding="utf-8")
-    with bridle.sync.Session(Options(disallowed_tools=["WebFetch"])) as session:
+    with hackamore.sync.Session(Options(disallowed_tools=["WebFetch"])) as session:
         # What there is to choose from. Answers are typed, and `data` has everything as a dict.
         models = [model.value for model in session.list_models().models]
         print("CLI", session.get_binary_version().version, "with", len(models), "models")

@@ -11,8 +11,8 @@ import asyncio
 import json
 import sys
 
-import bridle
-from bridle import ElicitationRequest, ElicitationResult, Options, ToolResultBlock, UserMessage
+import hackamore
+from hackamore import ElicitationRequest, ElicitationResult, Options, ToolResultBlock, UserMessage
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string", "title": "Where to?"}}, "required": ["city"]}
 
@@ -30,7 +30,7 @@ async def main() -> None:
     options = Options(
         mcp_servers={"travel": server}, allowed_tools=["mcp__travel__book"], on_elicitation=on_elicitation
     )
-    async with bridle.Session(options) as session:
+    async with hackamore.Session(options) as session:
         while any(entry.status == "pending" for entry in (await session.get_mcp_status()).mcp_servers):  # noqa: ASYNC110
             await asyncio.sleep(0.05)
         results = []

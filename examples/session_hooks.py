@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 
-import bridle
-from bridle import HookContext, HookMatcher, HookOutput, Options, hooks
+import hackamore
+from hackamore import HookContext, HookMatcher, HookOutput, Options, hooks
 
 seen: list[str] = []
 
@@ -41,7 +41,7 @@ OPTIONS = Options(
 
 
 async def main() -> None:
-    async with bridle.start_session("Tidy up this folder.", OPTIONS) as session:
+    async with hackamore.start_session("Tidy up this folder.", OPTIONS) as session:
         result = await session.first_turn.result()
         print(result.text)
     assert len(seen) == 1, seen  # the first command never ran

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 
-import bridle
-from bridle import Options, StreamEvent, TurnTimeoutError
-from bridle.hooks import HookContext, HookMatcher, PreToolUseHookInput
+import hackamore
+from hackamore import Options, StreamEvent, TurnTimeoutError
+from hackamore.hooks import HookContext, HookMatcher, PreToolUseHookInput
 
 tool_begins = asyncio.Event()
 
@@ -26,7 +26,7 @@ OPTIONS = Options(
 
 
 async def main() -> None:
-    async with bridle.Session(OPTIONS) as session:
+    async with hackamore.Session(OPTIONS) as session:
         # While it writes.
         turn = await session.send("Tell a very long story.")
         async for message in turn:
@@ -44,9 +44,9 @@ async def main() -> None:
         await turn.result()
         print(turn.state, "and withdrawn:", receipt.cancelled == [waiting.id])
 
-    # With a timeout: Bridle interrupts a turn that takes too long.
-    impatient = OPTIONS.replace(timeouts=bridle.Timeouts(turn=8))
-    async with bridle.Session(impatient) as session:
+    # With a timeout: Hackamore interrupts a turn that takes too long.
+    impatient = OPTIONS.replace(timeouts=hackamore.Timeouts(turn=8))
+    async with hackamore.Session(impatient) as session:
         try:
             await (await session.send("Think for as long as you like.")).result()
         except TurnTimeoutError as error:

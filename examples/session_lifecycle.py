@@ -8,8 +8,8 @@ import asyncio
 import os
 import signal
 
-import bridle
-from bridle import Options, SessionClosedError, SessionCompleted, SessionFailed, StartError, StreamEvent
+import hackamore
+from hackamore import Options, SessionClosedError, SessionCompleted, SessionFailed, StartError, StreamEvent
 
 OPTIONS = Options(include_partial_messages=True)
 
@@ -26,12 +26,12 @@ def runs(pid: int | None) -> bool:
 async def main() -> None:
     # A start that fails leaves nothing behind, and says why.
     try:
-        await bridle.start_session(options=Options(cli_path="/nowhere/claude"))
+        await hackamore.start_session(options=Options(cli_path="/nowhere/claude"))
     except StartError as error:
         print("start:", type(error).__name__)
 
     # The ordinary way. `finish` lets the CLI exit by itself; at the end of the block it would be stopped.
-    async with bridle.start_session("What is 2 + 2?", OPTIONS) as session:
+    async with hackamore.start_session("What is 2 + 2?", OPTIONS) as session:
         await session.first_turn.result()
         events = session.events()
         await session.finish()
@@ -40,7 +40,7 @@ async def main() -> None:
     print("finished:", session.state, session.exit_code, "process:", runs(session.pid))
 
     # Without a block, the program starts and stops it, in any task. Then the CLI dies in the middle of an answer.
-    lost = await bridle.start_session(options=OPTIONS.replace(resume=session.session_id))
+    lost = await hackamore.start_session(options=OPTIONS.replace(resume=session.session_id))
     try:
         events = lost.events()
         turn = await lost.send("Tell a very long story.")
@@ -58,7 +58,7 @@ async def main() -> None:
         await lost.stop()  # always allowed, also twice
 
     # A lost session is taken up in a new process: what was said before is in its transcript.
-    async with bridle.Session(OPTIONS.replace(resume=lost.session_id)) as resumed:
+    async with hackamore.Session(OPTIONS.replace(resume=lost.session_id)) as resumed:
         result = await (await resumed.send("What was it?")).result()
         print("resumed:", result.text)
     assert not runs(resumed.pid)

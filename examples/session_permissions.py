@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import bridle.sync
-from bridle import AddRules, Allow, Deny, Options, PermissionRequest, PermissionRule, ResultMessage
+import hackamore.sync
+from hackamore import AddRules, Allow, Deny, Options, PermissionRequest, PermissionRule, ResultMessage
 
 questions: list[str] = []
 
@@ -27,7 +27,7 @@ def can_use_tool(request: PermissionRequest) -> Allow | Deny:
 
 
 def main() -> None:
-    with bridle.sync.Session(Options(can_use_tool=can_use_tool)) as session:
+    with hackamore.sync.Session(Options(can_use_tool=can_use_tool)) as session:
         for message in session.send("Make two files, and a lock file."):
             if isinstance(message, ResultMessage):
                 print(message.text)

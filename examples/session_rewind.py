@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import bridle.sync
-from bridle import Options
+import hackamore.sync
+from hackamore import Options
 
 OPTIONS = Options(enable_file_checkpointing=True, permission_mode="acceptEdits")
 PLAN = Path("plan.txt")
 
 
 def main() -> None:
-    with bridle.sync.Session(OPTIONS) as session:
+    with hackamore.sync.Session(OPTIONS) as session:
         writing = session.send("Write a plan.")
         writing.result()
         changing = session.send("Change it.")

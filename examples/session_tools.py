@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated
 
-import bridle
-from bridle import Options, ToolError, ToolResultBlock, UserMessage, tool
+import hackamore
+from hackamore import Options, ToolError, ToolResultBlock, UserMessage, tool
 
 PRICES = {"tea": 4.5, "coffee": 7.0}
 
@@ -40,7 +40,7 @@ async def main() -> None:
         mcp_servers={"shop": [shop.price, shop.order]},
         allowed_tools=["mcp__shop__price", "mcp__shop__order"],
     )
-    async with bridle.Session(options) as session:
+    async with hackamore.Session(options) as session:
         results = []
         async for message in await session.send("What do three packets of tea cost? Order them, and some mate."):
             if isinstance(message, UserMessage) and isinstance(message.content, list):

@@ -1,4 +1,4 @@
-"""A server object of the `mcp` package inside of this program (`pip install "bridle[mcp]"`), and one that takes its place."""
+"""A server object of the `mcp` package inside of this program (`pip install "hackamore[mcp]"`), and one that takes its place."""
 
 # scripted: Reply(ToolCall("mcp__notes__add", {"text": "buy tea"})), Reply("Noted."),
 #   Reply(ToolCall("mcp__notes__count")), Reply("There is one note.")
@@ -9,8 +9,8 @@ import asyncio
 
 from mcp.server.mcpserver import MCPServer  # before version 2 of `mcp`: mcp.server.fastmcp.FastMCP
 
-import bridle
-from bridle import Options, ResultMessage, tool
+import hackamore
+from hackamore import Options, ResultMessage, tool
 
 NOTES: list[str] = []
 
@@ -32,7 +32,7 @@ def count() -> int:
 
 async def main() -> None:
     options = Options(mcp_servers={"notes": notes}, allowed_tools=["mcp__notes"])
-    async with bridle.Session(options) as session:
+    async with hackamore.Session(options) as session:
         await show(session, "Note that I have to buy tea.")
         # From now on another server has the name: the model finds its tools, and not those of the one before.
         change = await session.set_mcp_servers({"notes": [count]})
@@ -41,7 +41,7 @@ async def main() -> None:
     assert NOTES == ["buy tea"]
 
 
-async def show(session: bridle.Session, prompt: str) -> None:
+async def show(session: hackamore.Session, prompt: str) -> None:
     async for message in await session.send(prompt):
         if isinstance(message, ResultMessage):
             print(message.text)

@@ -11,9 +11,9 @@ import sys
 
 import pytest
 
-import bridle.sync
-from bridle import Allow, Deny, Options, ProcessError, tool
-from bridle.testing import Script, ScriptError, SimulatedCLI
+import hackamore.sync
+from hackamore import Allow, Deny, Options, ProcessError, tool
+from hackamore.testing import Script, ScriptError, SimulatedCLI
 
 
 class Shopkeeper:
@@ -28,7 +28,7 @@ class Shopkeeper:
             mcp_servers={"shop": [self._make_tool()]},
         )
 
-    def _make_tool(self) -> bridle.Tool[..., str]:
+    def _make_tool(self) -> hackamore.Tool[..., str]:
         @tool
         def buy(article: str, price: float) -> str:
             """Buy an article."""
@@ -40,7 +40,7 @@ class Shopkeeper:
     def _note(self, hook_input: object, context: object) -> None:
         self.trace.append(getattr(hook_input, "tool_name", ""))
 
-    def _decide(self, request: bridle.PermissionRequest) -> Allow | Deny:
+    def _decide(self, request: hackamore.PermissionRequest) -> Allow | Deny:
         if request.tool_name != "mcp__shop__buy":
             return Deny("only the shop")
         return Allow() if request.input["price"] <= self.budget else Deny("too expensive")
@@ -51,7 +51,7 @@ def test_it_buys_what_it_can_afford() -> None:
     script = Script().user("Buy tea").calls("mcp__shop__buy", {"article": "tea", "price": 2.5})
     script.expect_permission("mcp__shop__buy", decision="allow").expect_result("7.50 left").says("Done.")
     with SimulatedCLI(script) as cli:
-        assert bridle.sync.run("Buy tea", keeper.options, transport=cli).text == "Done."
+        assert hackamore.sync.run("Buy tea", keeper.options, transport=cli).text == "Done."
     assert (keeper.budget, keeper.trace) == (7.5, ["mcp__shop__buy"])
 
 
@@ -61,20 +61,20 @@ def test_it_buys_nothing_else() -> None:
     script.expect_result("too expensive", error=True)
     script.calls("Bash", {"command": "rm -r /"}).expect_permission("Bash", decision="deny").says("No.")
     with SimulatedCLI(script) as cli:
-        bridle.sync.run("Buy a car", keeper.options, transport=cli)
+        hackamore.sync.run("Buy a car", keeper.options, transport=cli)
     assert keeper.budget == 10
 
 
 def test_a_crash_is_an_error() -> None:
     script = Script().user().crash(3, stderr="out of memory")
     with SimulatedCLI(script) as cli, pytest.raises(ProcessError, match="out of memory"):
-        bridle.sync.run("Buy tea", transport=cli)
+        hackamore.sync.run("Buy tea", transport=cli)
 
 
 def test_another_prompt_is_noticed() -> None:
     cli = SimulatedCLI(Script().user("Buy tea").says("Done."))
-    with pytest.raises(bridle.ResultError):
-        bridle.sync.run("Buy coffee", transport=cli)
+    with pytest.raises(hackamore.ResultError):
+        hackamore.sync.run("Buy coffee", transport=cli)
     with pytest.raises(ScriptError, match="Buy coffee"):
         cli.check()
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-import bridle
-from bridle import (
+import hackamore
+from hackamore import (
     Allow,
     AssistantMessage,
     Deny,
@@ -56,12 +56,12 @@ OPTIONS = Options(
 
 async def main() -> None:
     # The answer alone.
-    answer = await bridle.run("Clean up, and write an offer for tea.", OPTIONS)
+    answer = await hackamore.run("Clean up, and write an offer for tea.", OPTIONS)
     print(answer.text)
     print("denied:", [denial.tool_name for denial in answer.result.permission_denials])
 
     # The messages as they come. A prompt may also be a list of content blocks: text, images, documents.
-    async with bridle.query([{"type": "text", "text": "What does tea cost?"}], OPTIONS) as stream:
+    async with hackamore.query([{"type": "text", "text": "What does tea cost?"}], OPTIONS) as stream:
         async for message in stream:
             if isinstance(message, AssistantMessage):
                 print(message.content)

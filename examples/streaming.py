@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import asyncio
 
-import bridle
-from bridle import Options, ResultMessage, StreamEvent
+import hackamore
+from hackamore import Options, ResultMessage, StreamEvent
 
 
 async def main() -> None:
-    async with bridle.query("Write one sentence.", Options(include_partial_messages=True)) as stream:
+    async with hackamore.query("Write one sentence.", Options(include_partial_messages=True)) as stream:
         async for message in stream:
             # The complete AssistantMessage comes as well; what is printed here are its pieces.
             if isinstance(message, StreamEvent) and message.text_delta and message.parent_tool_use_id is None:

@@ -1,6 +1,6 @@
 """Test an agent under pytest: the real CLI and its real tools, with a script in place of the model. No account needed.
 
-Run it with `pytest testing_an_agent.py`. The fixture `scripted_model` comes with Bridle.
+Run it with `pytest testing_an_agent.py`. The fixture `scripted_model` comes with Hackamore.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import bridle.sync
-from bridle import AuthenticationError, Options
-from bridle.testing import HTTPFailure, Reply, ScriptedModel, ToolCall
+import hackamore.sync
+from hackamore import AuthenticationError, Options
+from hackamore.testing import HTTPFailure, Reply, ScriptedModel, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def count_files(options: Options) -> int:
     """Return how many files the agent counts: the code under test."""
-    answer = bridle.sync.run("Count the files here. Answer with the number only.", options)
+    answer = hackamore.sync.run("Count the files here. Answer with the number only.", options)
     return int(answer.text)
 
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import asyncio
 
-import bridle
-from bridle import AssistantMessage, Options, ResultMessage, ToolResultBlock, ToolUseBlock, UserMessage
+import hackamore
+from hackamore import AssistantMessage, Options, ResultMessage, ToolResultBlock, ToolUseBlock, UserMessage
 
 OPTIONS = Options(
     tools=["Bash", "Read", "Write"],
@@ -23,7 +23,7 @@ OPTIONS = Options(
 
 
 async def main() -> None:
-    async with bridle.query("List the files here, and leave a note in /tmp/note.txt.", OPTIONS) as stream:
+    async with hackamore.query("List the files here, and leave a note in /tmp/note.txt.", OPTIONS) as stream:
         async for message in stream:
             match message:
                 case AssistantMessage(content=blocks):

@@ -13,7 +13,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Literal
 
-import bridle
+import hackamore
 
 
 @dataclass
@@ -24,7 +24,7 @@ class Report:
 
 
 async def main() -> None:
-    answer = await bridle.run("Describe the worst bug in this folder.", output_type=Report)
+    answer = await hackamore.run("Describe the worst bug in this folder.", output_type=Report)
     report = answer.output  # a Report: checked when it was made, and known to type checkers
     print(f"{report.severity.upper()}: {report.title}")
     for name in report.files:

@@ -125,7 +125,7 @@ def run_snippet(snippet: Snippet) -> str | None:
         return f"{snippet.place}: {error}"
     if snippet.comment.startswith("not run"):
         return None
-    with tempfile.TemporaryDirectory(prefix="bridle-snippet-") as folder:
+    with tempfile.TemporaryDirectory(prefix="hackamore-snippet-") as folder:
         path = Path(folder, f"{snippet.page.stem}.py")
         path.write_text(source, encoding="utf-8")
         problem, _ = checked(["-c", _RUNNER, str(path)], steps_in(f"# {snippet.comment}"))
@@ -142,7 +142,7 @@ def for_types(snippet: Snippet) -> str:
 
 def type_errors(found: list[Snippet]) -> list[str]:
     """Return the errors of mypy and pyright in snippets, with their places in the pages. Snippets that only compile are left out."""
-    with tempfile.TemporaryDirectory(prefix="bridle-types-") as folder:
+    with tempfile.TemporaryDirectory(prefix="hackamore-types-") as folder:
         places = {}
         for snippet in found:
             if not snippet.comment.startswith("not run"):

@@ -9,7 +9,7 @@ import sys
 import generated_parts
 import typer
 
-from bridle.cli.app import app
+from hackamore.cli.app import app
 
 WIDTH = "100"
 
@@ -17,7 +17,7 @@ WIDTH = "100"
 def help_text(*command: str) -> list[str]:
     """Return the help of a command as it looks on a terminal without colours, in a fence."""
     environment = {
-        name: value for name, value in os.environ.items() if not name.startswith(("BRIDLE_", "FORCE_", "PY_COLORS"))
+        name: value for name, value in os.environ.items() if not name.startswith(("HACKAMORE_", "FORCE_", "PY_COLORS"))
     }
     environment |= {
         "COLUMNS": WIDTH,
@@ -27,7 +27,7 @@ def help_text(*command: str) -> list[str]:
         "PYTHONIOENCODING": "utf-8",
     }
     done = subprocess.run(
-        [sys.executable, "-m", "bridle", *command, "--help"],
+        [sys.executable, "-m", "hackamore", *command, "--help"],
         capture_output=True,
         text=True,
         env=environment,
@@ -37,12 +37,12 @@ def help_text(*command: str) -> list[str]:
 
 
 def parts() -> list[str]:
-    """Return the help of `bridle` and of each of its commands."""
-    lines = ["", "## bridle", *help_text()]
+    """Return the help of `hackamore` and of each of its commands."""
+    lines = ["", "## hackamore", *help_text()]
     for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
-        lines += ["", f"## bridle {name}", *help_text(name)]
+        lines += ["", f"## hackamore {name}", *help_text(name)]
         for inner in getattr(command, "commands", ()):
-            lines += ["", f"### bridle {name} {inner}", *help_text(name, inner)]
+            lines += ["", f"### hackamore {name} {inner}", *help_text(name, inner)]
     return [*lines, ""]
 
 

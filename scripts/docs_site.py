@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING
 
 import run_examples
 
-import bridle
-import bridle.testing
+import hackamore
+import hackamore.testing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -45,47 +45,47 @@ API: dict[str, tuple[str, str, str]] = {
     "queries": (
         "Queries",
         "Functions and streams for one prompt.",
-        "bridle.aio.query bridle.aio.mapping bridle.queries.outcomes bridle.queries.prompts",
+        "hackamore.aio.query hackamore.aio.mapping hackamore.queries.outcomes hackamore.queries.prompts",
     ),
     "sessions": (
         "Sessions",
         "Conversations, turns and events.",
-        "bridle.aio.session bridle.protocol.states.session bridle.session.events",
+        "hackamore.aio.session hackamore.protocol.states.session hackamore.session.events",
     ),
-    "pool": ("Session pools", "`SessionPool`, its registries, events and numbers.", "bridle.aio.pool"),
+    "pool": ("Session pools", "`SessionPool`, its registries, events and numbers.", "hackamore.aio.pool"),
     "transcripts": ("Transcripts", "Conversations on the disk: lists, reading, usage and search.", ""),
     "budgets": (
         "Budgets",
         "Limits of cost and tokens, accounts and prices.",
-        "bridle.budgets.budget bridle.budgets.prices",
+        "hackamore.budgets.budget hackamore.budgets.prices",
     ),
     "telemetry": (
         "Telemetry and observers",
         "Spans and metrics of OpenTelemetry, and the methods of observers.",
-        "bridle.telemetry",
+        "hackamore.telemetry",
     ),
     "fleet": ("Fleets", "Tasks, runs, results, workspaces and executors.", ""),
     "options": (
         "Option classes",
         "Options, timeouts, limits, retries, values of options, and versions of the CLI.",
-        "bridle.options.options bridle.options.bounds bridle.options.retry bridle.options.kinds bridle.launch.versions",
+        "hackamore.options.options hackamore.options.bounds hackamore.options.retry hackamore.options.kinds hackamore.launch.versions",
     ),
-    "messages": ("Message classes", "Messages and content blocks.", "bridle.messages"),
-    "hooks": ("Hook classes", "Matchers, inputs and outputs of hooks.", "bridle.hooks"),
+    "messages": ("Message classes", "Messages and content blocks.", "hackamore.messages"),
+    "hooks": ("Hook classes", "Matchers, inputs and outputs of hooks.", "hackamore.hooks"),
     "permissions": (
         "Permissions and dialogs",
         "Requests of the CLI to the program, and their answers.",
-        "bridle.permissions bridle.dialogs",
+        "hackamore.permissions hackamore.dialogs",
     ),
-    "tools": ("Tools", "Python functions as tools of the model.", "bridle.tools"),
+    "tools": ("Tools", "Python functions as tools of the model.", "hackamore.tools"),
     "errors": (
         "Error classes",
-        "Exceptions that Bridle raises, and its warning.",
-        "bridle.errors bridle.checked.schemas",
+        "Exceptions that Hackamore raises, and its warning.",
+        "hackamore.errors hackamore.checked.schemas",
     ),
 }
 _SERVING = {"serve_stdio": "serving.serve_stdio", "aio.serve_stdio": "aio.serve_stdio"}
-"""Functions of `bridle.tools` that `bridle` does not have, and where they are defined."""
+"""Functions of `hackamore.tools` that `hackamore` does not have, and where they are defined."""
 _LOADING = {("script", "src"), ("link", "href"), ("img", "src"), ("iframe", "src"), ("source", "src"), ("video", "src")}
 _LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]+)\)")
 _FENCE = re.compile(r"^( *```.*?^ *```)", re.MULTILINE | re.DOTALL)
@@ -166,17 +166,17 @@ def public_names() -> dict[str, dict[str, str]]:
     """Return the public names by page of the API: the name that users import, and the module that defines it."""
     pages: dict[str, dict[str, str]] = {}
     for key, (_, _, modules) in API.items():
-        names = {name: place for name, place in bridle.PLACES.items() if place in modules.split()}
-        pages[key] = {f"bridle.{name}": f"{place}.{name}" for name, place in names.items()}
-    offered = {name: f"bridle.{name}" for name in ("messages", "hooks", "pool", "transcripts", "budgets", "fleet")}
-    offered["telemetry"] = "bridle.options.observing"
+        names = {name: place for name, place in hackamore.PLACES.items() if place in modules.split()}
+        pages[key] = {f"hackamore.{name}": f"{place}.{name}" for name, place in names.items()}
+    offered = {name: f"hackamore.{name}" for name in ("messages", "hooks", "pool", "transcripts", "budgets", "fleet")}
+    offered["telemetry"] = "hackamore.options.observing"
     for key, module in offered.items():
         pages[key] |= _offered(module, known=pages[key])
-    pages["tools"] |= {f"bridle.tools.{name}": f"bridle.tools.{where}" for name, where in _SERVING.items()}
-    shell = {name: bridle.PLACES[name].replace(".aio.", ".sync.") for name in bridle.sync.__all__}
-    pages["sync"] = {f"bridle.sync.{name}": f"{place}.{name}" for name, place in shell.items()}
-    pages["transports"] = _offered("bridle.transports.base", known={})
-    pages["testing"] = {f"bridle.testing.{name}": f"{place}.{name}" for name, place in bridle.testing.PLACES.items()}
+    pages["tools"] |= {f"hackamore.tools.{name}": f"hackamore.tools.{where}" for name, where in _SERVING.items()}
+    shell = {name: hackamore.PLACES[name].replace(".aio.", ".sync.") for name in hackamore.sync.__all__}
+    pages["sync"] = {f"hackamore.sync.{name}": f"{place}.{name}" for name, place in shell.items()}
+    pages["transports"] = _offered("hackamore.transports.base", known={})
+    pages["testing"] = {f"hackamore.testing.{name}": f"{place}.{name}" for name, place in hackamore.testing.PLACES.items()}
     return pages
 
 
@@ -187,16 +187,16 @@ def _offered(module: str, known: Mapping[str, str]) -> dict[str, str]:
     return {
         f"{module}.{name}": f"{value.__module__}.{value.__qualname__}"
         for name, value in values.items()
-        if (inspect.isclass(value) or inspect.isfunction(value)) and f"bridle.{name}" not in known
+        if (inspect.isclass(value) or inspect.isfunction(value)) and f"hackamore.{name}" not in known
     }
 
 
 def api_pages() -> dict[str, str]:
     """Return the pages of the API, by path; mkdocstrings fills them from the docstrings."""
     titles = {key: (title, text) for key, (title, text, _) in API.items()} | {
-        "sync": ("Blocking API", "`bridle.sync`: the same names without an event loop."),
-        "transports": ("Transports", "`bridle.transports.base`: protocols for transports."),
-        "testing": ("Testing", "`bridle.testing`: test doubles, cassettes, faults and checks."),
+        "sync": ("Blocking API", "`hackamore.sync`: the same names without an event loop."),
+        "transports": ("Transports", "`hackamore.transports.base`: protocols for transports."),
+        "testing": ("Testing", "`hackamore.testing`: test doubles, cassettes, faults and checks."),
     }
     found = {
         "reference/api/index.md": "# API\n\nSignatures, arguments, errors and examples, generated from the docstrings.\n\n"

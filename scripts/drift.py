@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
 
 import msgspec
 
-from bridle.errors import DecodeError
-from bridle.messages import Block, Frame, UnknownMessage, UnknownSystemMessage, decode
-from bridle.testing.conformance.behaviours import our_flags
+from hackamore.errors import DecodeError
+from hackamore.messages import Block, Frame, UnknownMessage, UnknownSystemMessage, decode
+from hackamore.testing.conformance.behaviours import our_flags
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -9,9 +9,9 @@ from typing import get_args
 
 import generated_parts
 
-import bridle.checked.schemas  # the classes have to be there to be found
-import bridle.testing.errors  # noqa: F401
-from bridle.errors import BridleError, Diagnostic, WarningCode
+import hackamore.checked.schemas  # the classes have to be there to be found
+import hackamore.testing.errors  # noqa: F401
+from hackamore.errors import HackamoreError, Diagnostic, WarningCode
 
 WARNINGS = {
     "EMPTY_RESPONSE": "The CLI exited with code 0 and printed nothing.",
@@ -19,8 +19,8 @@ WARNINGS = {
     "INCOMPLETE_LAST_LINE": "The output ended within a line.",
     "NONZERO_EXIT_AFTER_RESULT": "The CLI failed after a successful result. `strict_exit_status=True` makes this an error.",
     "UNEXPECTED_DATA_AFTER_RESULT": "Data other than messages followed the result.",
-    "CLI_DID_NOT_EXIT": "The CLI did not exit after its result, so Bridle stopped it and its background tasks.",
-    "OVERSIZED_LINE_SKIPPED": "Bridle skipped a long line (queries with `on_oversize='skip'`; sessions).",
+    "CLI_DID_NOT_EXIT": "The CLI did not exit after its result, so Hackamore stopped it and its background tasks.",
+    "OVERSIZED_LINE_SKIPPED": "Hackamore skipped a long line (queries with `on_oversize='skip'`; sessions).",
     "FIELD_DROPPED": "A field had a wrong shape, so the message omits it; see `context['field']`.",
     "UNPARSABLE_CLI_VERSION": "`claude --version` printed no version (`version_check='permissive'`).",
     "VERSION_DETECTION_FAILED": "`claude --version` failed or timed out (`version_check='permissive'`).",
@@ -68,26 +68,26 @@ LATER = frozenset(
 )
 
 
-def children(kind: type[BridleError]) -> list[type[BridleError]]:
+def children(kind: type[HackamoreError]) -> list[type[HackamoreError]]:
     """Return the classes directly below, in the order in which they are written."""
-    return [child for child in kind.__subclasses__() if child.__module__.partition(".")[0] == "bridle"]
+    return [child for child in kind.__subclasses__() if child.__module__.partition(".")[0] == "hackamore"]
 
 
 def others(kind: type) -> str:
-    """Return the names of the classes that it is besides a Bridle error."""
-    return ", ".join(base.__name__ for base in kind.__bases__ if not issubclass(base, BridleError))
+    """Return the names of the classes that it is besides a Hackamore error."""
+    return ", ".join(base.__name__ for base in kind.__bases__ if not issubclass(base, HackamoreError))
 
 
-def tree(kind: type[BridleError] = BridleError, depth: int = 0) -> list[str]:
+def tree(kind: type[HackamoreError] = HackamoreError, depth: int = 0) -> list[str]:
     """Return the class and all below it, one line each."""
-    also = others(kind) if kind is not BridleError else ""
+    also = others(kind) if kind is not HackamoreError else ""
     lines = ["    " * depth + kind.__name__ + (f" ({also})" if also else "")]
     for child in children(kind):
         lines += tree(child, depth + 1)
     return lines
 
 
-def below(kind: type[BridleError]) -> list[type[BridleError]]:
+def below(kind: type[HackamoreError]) -> list[type[HackamoreError]]:
     """Return the class and all below it."""
     return [kind, *(descendant for child in children(kind) for descendant in below(child))]
 
@@ -102,7 +102,7 @@ def attributes(kind: type) -> dict[str, str]:
 def error_rows() -> list[str]:
     """Return one row for each error."""
     rows = ["| error | meaning | retryable | attributes |", "|---|---|---|---|"]
-    for kind in below(BridleError):
+    for kind in below(HackamoreError):
         named = attributes(kind)
         holds = "<br/>".join(f"`{name}`: {meaning}" for name, meaning in named.items())
         again = "depends" if "retryable" in named else "yes" if kind.retryable else "no"

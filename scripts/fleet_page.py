@@ -6,7 +6,7 @@ import sys
 
 import generated_parts
 
-from bridle.fleet.states import CAUSES, Cause, Policy
+from hackamore.fleet.states import CAUSES, Cause, Policy
 
 MEANINGS = {
     Cause.THROTTLED: "a rate limit",

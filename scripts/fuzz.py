@@ -21,7 +21,7 @@ from install_cli import read_pin  # noqa: E402
 
 def cli_path() -> str | None:
     """Return the path of the real CLI, None if it is not installed."""
-    cli = os.environ.get("BRIDLE_TEST_CLI") or f".dev/claude/{read_pin()['version']}/claude"
+    cli = os.environ.get("HACKAMORE_TEST_CLI") or f".dev/claude/{read_pin()['version']}/claude"
     if os.access(cli, os.X_OK):
         return str(Path(cli).resolve())
     sys.stderr.write(f"The real CLI is not installed at {cli}: run ./dev setup.\n")

@@ -76,7 +76,7 @@ def run(cli: str, count: int, seed: str, *, only: int | None, tries: int) -> int
     """
     numbers = range(count) if only is None else [only]
     different, began = 0, time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="bridle-fuzz-", ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(prefix="hackamore-fuzz-", ignore_cleanup_errors=True) as folder:
         fuzzer = Fuzzer(cli, Path(folder))
         for number in numbers:
             plan = generate(f"{seed}/{number}")

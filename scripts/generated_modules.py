@@ -1,4 +1,4 @@
-"""What the programs that write modules of Bridle share: format a module, and write it or compare it with its file."""
+"""What the programs that write modules of Hackamore share: format a module, and write it or compare it with its file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parent.parent
-PACKAGE = PROJECT / "src" / "bridle"
+PACKAGE = PROJECT / "src" / "hackamore"
 
 
 def main(modules: dict[Path, str]) -> int:

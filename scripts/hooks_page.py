@@ -7,8 +7,8 @@ import sys
 import generated_parts
 import msgspec
 
-from bridle.hooks import HOOK_EVENTS, HookInput
-from bridle.hooks.outputs import SPECIFIC_FIELDS
+from hackamore.hooks import HOOK_EVENTS, HookInput
+from hackamore.hooks.outputs import SPECIFIC_FIELDS
 
 _SHARED = {field.name for field in msgspec.structs.fields(HookInput)}
 _NAMES = {"suggestions_raw": "permission_suggestions"}

@@ -1,6 +1,6 @@
 """Measure the house: rooms, floors, arrows that run up, circles, lines. `./dev lint` runs it; limits that are exceeded fail.
 
-Rooms are the files and packages directly in `src/bridle`. Floors are the longest chain of imports between rooms. An arrow runs up where a
+Rooms are the files and packages directly in `src/hackamore`. Floors are the longest chain of imports between rooms. An arrow runs up where a
 room imports one of the same or a higher layer (`layers` of import-linter in pyproject.toml). Circles are sets of files that import each
 other. Type-checking imports count. Lines are those of `src` that are written by hand: blank lines, comments and docstrings count.
 """
@@ -100,7 +100,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--details", action="store_true", help="name the rooms, arrows and circles")
     details = parser.parse_args().details
-    graph = grimp.build_graph("bridle", exclude_type_checking_imports=False)
+    graph = grimp.build_graph("hackamore", exclude_type_checking_imports=False)
     files = {name: set(graph.find_modules_directly_imported_by(name)) for name in graph.modules}
     rooms: dict[str, set[str]] = {}
     for name, imported in files.items():

@@ -29,9 +29,9 @@ PROJECT = Path(__file__).resolve().parent.parent
 
 
 def _npm() -> ModuleType:
-    """Return `bridle.cli.npm`, which needs no package, whether Bridle is installed or not."""
-    place = PROJECT / "src" / "bridle" / "cli" / "npm.py"
-    specification = importlib.util.spec_from_file_location("bridle_cli_npm", place)
+    """Return `hackamore.cli.npm`, which needs no package, whether Hackamore is installed or not."""
+    place = PROJECT / "src" / "hackamore" / "cli" / "npm.py"
+    specification = importlib.util.spec_from_file_location("hackamore_cli_npm", place)
     assert specification is not None and specification.loader is not None  # noqa: S101, PT018 - a file
     module = importlib.util.module_from_spec(specification)
     sys.modules[specification.name] = module
@@ -98,7 +98,7 @@ def install(project: Path = PROJECT, platform: str | None = None, pause: float =
     if name not in pin["platforms"]:
         raise LookupError(
             f"There is no pinned Claude Code CLI for {name}, only for {', '.join(pin['platforms'])}.\n"
-            "Set BRIDLE_TEST_CLI to a CLI of your own to run the tests that need one; without it they are skipped."
+            "Set HACKAMORE_TEST_CLI to a CLI of your own to run the tests that need one; without it they are skipped."
         )
     chosen = pin["platforms"][name]
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
 """Count the moves between files on the way of one line: from the read of stdout to `async for`, in a session, a query and a steered query.
 
-The simulated CLI is installed as a program and started as a child process on asyncio. A profiler notes which file of `src/bridle` runs,
-from the moment that the event loop enters Bridle with the bytes of an answer until `async for` has it. A move is a change of
+The simulated CLI is installed as a program and started as a child process on asyncio. A profiler notes which file of `src/hackamore` runs,
+from the moment that the event loop enters Hackamore with the bytes of an answer until `async for` has it. A move is a change of
 the file; the same move again counts once, there and back are two.
 """
 
@@ -15,14 +15,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import bridle
-from bridle.testing import Script, SimulatedCLI
+import hackamore
+from hackamore.testing import Script, SimulatedCLI
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from types import FrameType
 
-SOURCE = os.path.dirname(os.path.abspath(bridle.__file__))
+SOURCE = os.path.dirname(os.path.abspath(hackamore.__file__))
 
 
 class Trail:
@@ -56,20 +56,20 @@ class Trail:
         return [file for number, file in enumerate(steps) if number == 0 or steps[number - 1] != file]
 
 
-async def session(options: bridle.Options) -> AsyncIterator[bridle.Message]:
+async def session(options: hackamore.Options) -> AsyncIterator[hackamore.Message]:
     """Give the messages of a prompt to a session."""
-    async with bridle.Session(options) as session:
+    async with hackamore.Session(options) as session:
         async for message in await session.send("Hi"):
             yield message
 
 
-async def follow(messages: AsyncIterator[bridle.Message]) -> list[str]:
+async def follow(messages: AsyncIterator[hackamore.Message]) -> list[str]:
     """Return the files that the answer went through."""
     trail = Trail()
     sys.setprofile(trail)
     try:
         async for message in messages:
-            if isinstance(message, bridle.AssistantMessage):
+            if isinstance(message, hackamore.AssistantMessage):
                 sys.setprofile(None)
                 break
     finally:
@@ -86,12 +86,12 @@ async def main() -> None:
             # The answer comes by itself, and nothing follows.
             script.user("Hi").slow(0.3).says("Hello.").hang()
         program = str(SimulatedCLI(script).install(Path(folder)))
-        options = bridle.Options(cli_path=program, version_check="skip")
-        allow = options.replace(can_use_tool=lambda request: bridle.Allow())
+        options = hackamore.Options(cli_path=program, version_check="skip")
+        allow = options.replace(can_use_tool=lambda request: hackamore.Allow())
         for name, messages in {
             "session": session(options),
-            "query": aiter(bridle.query("Hi", options)),
-            "steered query": aiter(bridle.query("Hi", allow)),
+            "query": aiter(hackamore.query("Hi", options)),
+            "steered query": aiter(hackamore.query("Hi", allow)),
         }.items():
             files = await follow(messages)
             moves = sorted(set(pairwise(files)))

@@ -1,4 +1,4 @@
-"""Write `src/bridle/aio/operations.py` from the control table, or compare it (`--check`). `make_sync.py` writes its blocking twin."""
+"""Write `src/hackamore/aio/operations.py` from the control table, or compare it (`--check`). `make_sync.py` writes its blocking twin."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from typing import TYPE_CHECKING
 import generated_modules
 from generated_modules import PACKAGE
 
-from bridle.protocol.control_table import OPERATIONS
-from bridle.protocol.results import ControlResult
+from hackamore.protocol.control_table import OPERATIONS
+from hackamore.protocol.results import ControlResult
 
 if TYPE_CHECKING:
-    from bridle.protocol.control_table import ControlRow, Field
+    from hackamore.protocol.control_table import ControlRow, Field
 
 ROWS = [row for rows in OPERATIONS.values() for row in rows if not row.by_hand]
 
 HEAD = '''\
-# Generated from src/bridle/protocol/control_table.py by scripts/make_operations.py. Do not edit: edit the table and run `./dev format`.
+# Generated from src/hackamore/protocol/control_table.py by scripts/make_operations.py. Do not edit: edit the table and run `./dev format`.
 """The control operations of a session: one method for each request of the control protocol."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from bridle.checked.fields import to_wire
-from bridle.protocol.results import {results}
+from hackamore.checked.fields import to_wire
+from hackamore.protocol.results import {results}
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from bridle.options.kinds import PermissionMode, SdkPluginConfig
+    from hackamore.options.kinds import PermissionMode, SdkPluginConfig
 
 __all__ = ["Operations"]
 

@@ -1,6 +1,6 @@
-"""Write the blocking shell from the async one: `bridle.sync` has the text of `bridle.aio` without `async` and `await`.
+"""Write the blocking shell from the async one: `hackamore.sync` has the text of `hackamore.aio` without `async` and `await`.
 
-`bridle.transcripts.aio` is written as well: its functions call those of `bridle.transcripts` in threads.
+`hackamore.transcripts.aio` is written as well: its functions call those of `hackamore.transcripts` in threads.
 
 Without arguments the files are written; with `--check` they are compared. Drivers and seams are not generated: they wait in
 different ways. Whatever differs otherwise stands in the tables below.
@@ -19,7 +19,7 @@ from generated_modules import PACKAGE
 MODULES = ("attempts", "mapping", "operations", "pool", "query", "session")
 
 HEADER = """\
-# Generated from src/bridle/aio/{name}.py by scripts/make_sync.py. Do not edit: edit the source and run `./dev format`.
+# Generated from src/hackamore/aio/{name}.py by scripts/make_sync.py. Do not edit: edit the source and run `./dev format`.
 """
 
 DROPPED_LINES = (
@@ -62,7 +62,7 @@ PHRASES = (
     (r" None holds a cancel scope when it returns: [^.]*\.", ""),
     (r"any task, even of another event loop\. Cancellation does not shorten it\.", "any thread."),
     (r"Starting\[(\w+)\]", r"\1"),
-    (r'(__module__ = "bridle)"', r'\1.sync"'),
+    (r'(__module__ = "hackamore)"', r'\1.sync"'),
     (r".*import Starting\n", ""),
 )
 """Regular expressions, applied before the words."""
@@ -91,12 +91,12 @@ TRANSCRIPTS = PACKAGE / "transcripts"
 NOT_AWAITED = {"project_key"}
 """Functions that never wait."""
 AWAITED_HEADER = '''\
-# Generated from the functions of bridle.transcripts by scripts/make_sync.py. Do not edit: edit those and run `./dev format`.
-"""The functions of `bridle.transcripts`, to await on asyncio and trio: each call runs in a worker thread.
+# Generated from the functions of hackamore.transcripts by scripts/make_sync.py. Do not edit: edit those and run `./dev format`.
+"""The functions of `hackamore.transcripts`, to await on asyncio and trio: each call runs in a worker thread.
 
 ::
 
-    from bridle.transcripts import aio
+    from hackamore.transcripts import aio
 
     for each in await aio.list(limit=10):
         print(each.modified, each.title)
@@ -110,8 +110,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bridle import transcripts
-from bridle.transcripts.awaiting import call, stream
+from hackamore import transcripts
+from hackamore.transcripts.awaiting import call, stream
 
 if TYPE_CHECKING:
     import builtins
@@ -119,11 +119,11 @@ if TYPE_CHECKING:
 
 
 def awaited() -> dict[Path, str]:
-    """Return the text of the module that awaits the functions of `bridle.transcripts`."""
+    """Return the text of the module that awaits the functions of `hackamore.transcripts`."""
     offered = ast.parse((TRANSCRIPTS / "__init__.py").read_text(encoding="utf-8"))
     imports, functions, names = set(), [], ["call", "stream"]
     for statement in offered.body:
-        if not isinstance(statement, ast.ImportFrom) or not (statement.module or "").startswith("bridle.transcripts."):
+        if not isinstance(statement, ast.ImportFrom) or not (statement.module or "").startswith("hackamore.transcripts."):
             continue
         text = (
             (PACKAGE.parent / Path(*(statement.module or "").split("."))).with_suffix(".py").read_text(encoding="utf-8")
@@ -171,7 +171,7 @@ def _awaited(function: ast.FunctionDef, name: str, text: str) -> str:
     signature = re.sub(rf"def {function.name}\(", f"async def {name}(", signature)
     signature = re.sub(r"(?<![\w.])list\[", "builtins.list[", signature)
     docstring = "\n".join(lines[documentation.lineno - 1 : documentation.end_lineno])
-    docstring = re.sub(r"\bbridle\.transcripts\.(?=\w+\()", "await bridle.transcripts.aio.", docstring)
+    docstring = re.sub(r"\bhackamore\.transcripts\.(?=\w+\()", "await hackamore.transcripts.aio.", docstring)
     arguments = function.args
     given = [each.arg for each in (*arguments.posonlyargs, *arguments.args)]
     given += [f"{each.arg}={each.arg}" for each in arguments.kwonlyargs]

@@ -150,7 +150,7 @@ class Row:
 def environment(python: Interpreter, log: Path) -> Path | None:
     """Make the virtual environment of an interpreter; return its Python, None if that fails."""
     folder = FOLDER / f"venv-{python.name}"
-    stamp, inputs = folder / ".bridle-stamp", [PROJECT / "pyproject.toml", PROJECT / "constraints.txt"]
+    stamp, inputs = folder / ".hackamore-stamp", [PROJECT / "pyproject.toml", PROJECT / "constraints.txt"]
     wanted = "".join(path.read_text(encoding="utf-8") for path in inputs)
     executable = folder / "bin" / "python"
     if stamp.is_file() and stamp.read_text(encoding="utf-8") == wanted:

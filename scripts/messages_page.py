@@ -8,7 +8,7 @@ from typing import get_args
 import generated_parts
 import msgspec
 
-from bridle import messages
+from hackamore import messages
 
 
 def first_line(kind: type) -> str:

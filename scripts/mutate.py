@@ -163,8 +163,8 @@ MOST_DOUBTS = 3
 
 
 def tests_of(path: Path) -> list[str]:
-    """Return the tests of a file or package below `src/bridle`."""
-    parts = path.relative_to(PROJECT / "src" / "bridle").parts
+    """Return the tests of a file or package below `src/hackamore`."""
+    parts = path.relative_to(PROJECT / "src" / "hackamore").parts
     mirrored = PROJECT / "tests"
     for part in parts:
         if not (mirrored / part).is_dir():
@@ -180,20 +180,20 @@ def tests_of(path: Path) -> list[str]:
 
 def shells(paths: Sequence[Path]) -> list[str]:
     """Return the arguments of pytest that choose on which shells the tests of files and packages run."""
-    packages = {path.relative_to(PROJECT / "src" / "bridle").parts[0] for path in paths}
+    packages = {path.relative_to(PROJECT / "src" / "hackamore").parts[0] for path in paths}
     return [] if packages.intersection(ON_EVERY_SHELL) else ["--shell=asyncio"]
 
 
 @functools.cache
 def importers(path: Path) -> frozenset[Path]:
-    """Return the files below `src/bridle` and `tests` that import a module by its name."""
+    """Return the files below `src/hackamore` and `tests` that import a module by its name."""
     package, _, name = module_of(path).rpartition(".")
     package, name = re.escape(package), re.escape(name)
     wanted = re.compile(
         rf"^\s*(from {package}\.{name} import|import {package}\.{name}\b|from {package} import (\([^)]*|[^\n]*)\b{name}\b)",
         re.MULTILINE,
     )
-    files = (file for folder in ("src/bridle", "tests") for file in (PROJECT / folder).rglob("*.py"))
+    files = (file for folder in ("src/hackamore", "tests") for file in (PROJECT / folder).rglob("*.py"))
     return frozenset(file for file in files if wanted.search(file.read_text(encoding="utf-8")))
 
 
@@ -339,7 +339,7 @@ class Importer:
     """A process that has imported all packages but this one. A copy of it runs the tests of a change that takes effect at import."""
 
     def __init__(self) -> None:
-        own = {"bridle", "tests", "conftest", "mutations", "mutate", "__main__"}
+        own = {"hackamore", "tests", "conftest", "mutations", "mutate", "__main__"}
         command = [sys.executable, __file__, OVERLAID]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
@@ -430,7 +430,7 @@ class Trial:
 
         self.slow = slow_start()  # measured once, and not in each fork
         with tempfile.TemporaryDirectory() as folder:
-            os.environ["BRIDLE_TEST_POSTGRES"] = f"{folder}/postgres"
+            os.environ["HACKAMORE_TEST_POSTGRES"] = f"{folder}/postgres"
             self._record(session.items, Path(folder) / "record.json")
             self.known = functions({str(mutant.source.path) for mutant in self.mutants})
             gc.collect()
@@ -685,7 +685,7 @@ def table(files: Sequence[Path], command: str = "") -> None:
         found = sum(kinds.values(), Counter[str]())
         cells = [f"{counts(found)[0]} of {row['of']}", str(found[EQUAL] or ""), cell(found), *map(cell, kinds.values())]
         if row["of"]:
-            lines.append(f"| `{name.removeprefix('src/bridle/')}` | {' | '.join(cells)} |")
+            lines.append(f"| `{name.removeprefix('src/hackamore/')}` | {' | '.join(cells)} |")
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(TABLE_BEGINS)
     after = rest.partition(TABLE_ENDS)[2]
     PAGE.write_text(f"{before}{TABLE_BEGINS}\n\n{chr(10).join(lines)}\n\n{TABLE_ENDS}{after}", encoding="utf-8")
@@ -704,7 +704,7 @@ def cell(found: Counter[str]) -> str:
 
 def every_package(chosen: argparse.Namespace) -> int:
     """Measure all packages, some at a time, and write the table of the page for contributors; return an exit code."""
-    places = sorted({*(PROJECT / "src" / "bridle").iterdir(), *(PROJECT / "src" / "bridle" / name for name in PARTS)})
+    places = sorted({*(PROJECT / "src" / "hackamore").iterdir(), *(PROJECT / "src" / "hackamore" / name for name in PARTS)})
     places = [place for place in places if place.suffix == ".py" or (place / "__init__.py").is_file()]
     places = [place for place in [path.resolve() for path in chosen.paths] or places if tests_of(place)]
     until = None if chosen.minutes is None else time.monotonic() + chosen.minutes * 60
@@ -717,9 +717,9 @@ def every_package(chosen: argparse.Namespace) -> int:
     def measure(place: Path) -> None:
         nonlocal waiting
         name = place.relative_to(PROJECT).as_posix()
-        found = folder / f"{name.removeprefix('src/bridle/').replace('/', '-')}.json"
+        found = folder / f"{name.removeprefix('src/hackamore/').replace('/', '-')}.json"
         found.unlink(missing_ok=True)
-        size = chosen.most or (MORE_MUTANTS if name.partition("src/bridle/")[2] in PARTS else MUTANTS)
+        size = chosen.most or (MORE_MUTANTS if name.partition("src/hackamore/")[2] in PARTS else MUTANTS)
         words = [name, "--most", str(size), "--seed", *seeds.split(), "--each", f"{chosen.each:g}", "--workers", "1"]
         words += ["--json", str(found), "--kinds", *chosen.kinds]
         if until is not None:  # what quick ones leave goes to the others
@@ -749,7 +749,7 @@ def every_package(chosen: argparse.Namespace) -> int:
 def main() -> int:
     """Mutate, test, report."""
     parser = argparse.ArgumentParser(prog="./dev mutate", description=(__doc__ or "").partition("\n\n")[0])
-    parser.add_argument("paths", type=Path, nargs="*", metavar="PATH", help="files or folders below src/bridle")
+    parser.add_argument("paths", type=Path, nargs="*", metavar="PATH", help="files or folders below src/hackamore")
     for name, kind, count, default, meta, text in (
         ("--most", int, None, None, "N", "try at most N mutants of each path and seed (default: all)"),
         ("--minutes", float, None, None, "M", "stop after M minutes (default: when all are tried)"),
@@ -772,7 +772,7 @@ def main() -> int:
     if chosen.all:
         return every_package(chosen)
     if not chosen.paths:
-        parser.error("name files or folders below src/bridle, or `--all`")
+        parser.error("name files or folders below src/hackamore, or `--all`")
     paths = [path.resolve() for path in chosen.paths]
     tests = list(dict.fromkeys(test for path in paths for test in tests_of(path)))
     if not tests:
@@ -780,7 +780,7 @@ def main() -> int:
     out = chosen.json and chosen.json.resolve()
     os.chdir(PROJECT)
     sys.path.insert(0, str(PROJECT))
-    os.environ.setdefault("BRIDLE_TEST_EXAMPLES", "0.1")
+    os.environ.setdefault("HACKAMORE_TEST_EXAMPLES", "0.1")
     by_path = {path: sample(path, chosen.most, chosen.seed, chosen.kinds) for path in paths}
     mutants = [mutant for group, _ in by_path.values() for mutant in group]
     folders = [test for test in tests if not any(test != other and test.startswith(f"{other}/") for other in tests)]

@@ -7,15 +7,15 @@ from types import ModuleType
 
 import generated_parts
 
-import bridle
-import bridle.testing
-from bridle.checked.fields import Checked
-from bridle.errors import BridleError, Diagnostic, StreamWarning
+import hackamore
+import hackamore.testing
+from hackamore.checked.fields import Checked
+from hackamore.errors import HackamoreError, Diagnostic, StreamWarning
 
 ALIASES = {
     "ContentBlock": "Any content block: one of the known classes, or `UnknownBlock`.",
     "Prompt": "One prompt: a text, or a list of content blocks.",
-    "__version__": "The version of Bridle.",
+    "__version__": "The version of Hackamore.",
 }
 TESTING_ALIASES = {
     "Block": "A content block of a reply: one of the classes, a string (text), or a dict in the API's own form.",
@@ -36,14 +36,14 @@ GROUPS = (
 )
 MESSAGES = frozenset({"ContentBlock", "RateLimitEvent", "StreamEvent"})
 PACKAGES = {
-    "bridle.aio.session": "sessions",
-    "bridle.budgets": "configuration",
-    "bridle.dialogs": "permissions",
-    "bridle.hooks": "hooks",
-    "bridle.permissions": "permissions",
-    "bridle.protocol.states.session": "sessions",
-    "bridle.session.events": "sessions",
-    "bridle.tools": "tools",
+    "hackamore.aio.session": "sessions",
+    "hackamore.budgets": "configuration",
+    "hackamore.dialogs": "permissions",
+    "hackamore.hooks": "hooks",
+    "hackamore.permissions": "permissions",
+    "hackamore.protocol.states.session": "sessions",
+    "hackamore.session.events": "sessions",
+    "hackamore.tools": "tools",
 }
 
 
@@ -52,9 +52,9 @@ def group(name: str, value: object) -> str:
     if isinstance(value, ModuleType) or name == "__version__":
         return "modules"
     for package, table in PACKAGES.items():
-        if f"{bridle.PLACES.get(name, '')}.".startswith(f"{package}."):
+        if f"{hackamore.PLACES.get(name, '')}.".startswith(f"{package}."):
             return table
-    if isinstance(value, type) and issubclass(value, BridleError | StreamWarning | Diagnostic):
+    if isinstance(value, type) and issubclass(value, HackamoreError | StreamWarning | Diagnostic):
         return "errors"
     if isinstance(value, type) and issubclass(value, Checked):
         return "configuration"
@@ -66,13 +66,13 @@ def group(name: str, value: object) -> str:
 def tables() -> dict[str, list[str]]:
     """Return the tables, by group."""
     found = {name: [f"| {'module' if name == 'modules' else 'name'} | meaning |", "|---|---|"] for name in GROUPS}
-    for name in sorted(bridle.__all__, key=str.lower):
-        value = getattr(bridle, name)
+    for name in sorted(hackamore.__all__, key=str.lower):
+        value = getattr(hackamore, name)
         meaning = ALIASES.get(name) or (value.__doc__ or "").partition("\n")[0]
-        found[group(name, value)].append(f"| `{'' if name == '__version__' else 'bridle.'}{name}` | {meaning} |")
-    for name in sorted(bridle.testing.__all__, key=str.lower):
-        meaning = TESTING_ALIASES.get(name) or (getattr(bridle.testing, name).__doc__ or "").partition("\n")[0]
-        found["testing"].append(f"| `bridle.testing.{name}` | {meaning} |")
+        found[group(name, value)].append(f"| `{'' if name == '__version__' else 'hackamore.'}{name}` | {meaning} |")
+    for name in sorted(hackamore.testing.__all__, key=str.lower):
+        meaning = TESTING_ALIASES.get(name) or (getattr(hackamore.testing, name).__doc__ or "").partition("\n")[0]
+        found["testing"].append(f"| `hackamore.testing.{name}` | {meaning} |")
     return found
 
 

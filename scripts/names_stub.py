@@ -1,4 +1,4 @@
-"""Bring the stubs of the packages with a table of names up to date (`--write`), or fail if they are not: `bridle`, `bridle.testing`."""
+"""Bring the stubs of the packages with a table of names up to date (`--write`), or fail if they are not: `hackamore`, `hackamore.testing`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import bridle
-import bridle.testing
+import hackamore
+import hackamore.testing
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -20,7 +20,7 @@ def stub(package: ModuleType) -> str:
     """Return a stub: an import for each public name, and `__all__`."""
     places: dict[str, list[str]] = defaultdict(list)
     for name in sorted(package.__all__):
-        other = "bridle._version" if name == "__version__" else "bridle"
+        other = "hackamore._version" if name == "__version__" else "hackamore"
         places[package.PLACES.get(name, other)].append(name)
     lines = list(HEADER)
     for place, names in sorted(places.items()):
@@ -32,7 +32,7 @@ def stub(package: ModuleType) -> str:
 def main() -> int:
     """Rewrite the stubs, or compare them."""
     stale = 0
-    for package in (bridle, bridle.testing):
+    for package in (hackamore, hackamore.testing):
         file, wanted = Path(str(package.__file__)).with_suffix(".pyi"), stub(package)
         if file.exists() and file.read_text(encoding="utf-8") == wanted:
             continue

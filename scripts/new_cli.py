@@ -34,7 +34,7 @@ from install_cli import PROJECT, npm, read_pin
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from bridle.testing.conformance import Report
+    from hackamore.testing.conformance import Report
 
 PIN = "pinned_cli.toml"
 BASELINE = "scripts/drift_baseline.py"
@@ -53,7 +53,7 @@ class Bound(NamedTuple):
 
 
 BOUND = (
-    Bound("src/bridle/testing/simulation/launch.py", '\nVERSION = "{}"\n'),
+    Bound("src/hackamore/testing/simulation/launch.py", '\nVERSION = "{}"\n'),
     Bound("bench/frames.py", '\nVERSION = "{}"\n'),
     Bound("bench/peer.py", '\nVERSION = "{}"\n'),
     Bound(BASELINE, '"""Parts of the output of CLI {} that'),
@@ -73,7 +73,7 @@ class Seen:
 
     Attributes:
         names: sets of names by the heading of the report.
-        unmodelled: names that no class of Bridle has, by the set of the drift baseline.
+        unmodelled: names that no class of Hackamore has, by the set of the drift baseline.
         report: the conformance report.
     """
 
@@ -120,14 +120,14 @@ def schemas(program: Path) -> dict[str, set[str]]:
 
 
 def look(program: Path) -> Seen:
-    """Return the names in a CLI, and what it does of what Bridle depends on."""
+    """Return the names in a CLI, and what it does of what Hackamore depends on."""
     from drift import Drift, without_row
 
-    import bridle.testing.conformance.behaviours  # noqa: F401 - adds the checks
-    from bridle.protocol.results import ServerInfo
-    from bridle.testing.conformance.bench import CLI_CHECKS, Bench
-    from bridle.testing.conformance.cli import run_checks
-    from bridle.testing.conformance.report import Report
+    import hackamore.testing.conformance.behaviours  # noqa: F401 - adds the checks
+    from hackamore.protocol.results import ServerInfo
+    from hackamore.testing.conformance.bench import CLI_CHECKS, Bench
+    from hackamore.testing.conformance.cli import run_checks
+    from hackamore.testing.conformance.report import Report
 
     seen = Seen(report=Report(f"Claude Code CLI {program}"))
     drift = Drift()
@@ -138,7 +138,7 @@ def look(program: Path) -> Seen:
         drift.see(line)
         _fields(line, fields, hooks)
 
-    with tempfile.TemporaryDirectory(prefix="bridle-new-cli-", ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(prefix="hackamore-new-cli-", ignore_cleanup_errors=True) as folder:
         bench = Bench(str(program), Path(folder), see=listed)
         assert seen.report is not None  # noqa: S101 - set above
         for finding in run_checks(bench, CLI_CHECKS):
@@ -199,7 +199,7 @@ def described(old_version: str, new_version: str, old: Seen, new: Seen) -> str:
         lines += [wrapped(f"  {sign} ", names) for sign, names in (("+", added), ("-", removed)) if names]
     for kind, names in new.unmodelled.items():
         if fresh := sorted(names - baseline(kind)):
-            lines.append(wrapped(f"Without a place in Bridle ({kind} of the drift baseline): ", fresh))
+            lines.append(wrapped(f"Without a place in Hackamore ({kind} of the drift baseline): ", fresh))
     for seen, version in ((old, old_version), (new, new_version)):
         if seen.report is not None:
             lines += ["", f"Conformance of {version}: {seen.report.summary()}"]
@@ -343,7 +343,7 @@ def main() -> int:
     old, new = map(look, programs)
     print(described(pin["version"], version, old, new))
     if new.report is None or not new.report.ok:
-        print("A required behaviour does not hold, so no file was written. Adapt Bridle first.", file=sys.stderr)
+        print("A required behaviour does not hold, so no file was written. Adapt Hackamore first.", file=sys.stderr)
         return 1
     if given.check:
         print("No file was written.", file=sys.stderr)

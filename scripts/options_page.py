@@ -9,24 +9,24 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bridle.checked.fields import Checked, Field
-from bridle.launch.encode import ROWS_BY_NAME
-from bridle.launch.versions import FLAGS
-from bridle.options import options as rows
-from bridle.options.bounds import Limits, Timeouts
-from bridle.options.options import Options
+from hackamore.checked.fields import Checked, Field
+from hackamore.launch.encode import ROWS_BY_NAME
+from hackamore.launch.versions import FLAGS
+from hackamore.options import options as rows
+from hackamore.options.bounds import Limits, Timeouts
+from hackamore.options.options import Options
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "reference" / "options.md"
 
 INTRODUCTION = """# Options
 
-<!-- Made by scripts/options_page.py from src/bridle/options/options.py. Do not edit. -->
+<!-- Made by scripts/options_page.py from src/hackamore/options/options.py. Do not edit. -->
 
 `Options` configures queries and sessions. Use this page to look up an option, its default, and the flag or variable
 that it becomes.
 
 ```python
-from bridle import Options
+from hackamore import Options
 
 options = Options(model="sonnet", allowed_tools=["Read", "Grep"], max_turns=5)
 careful = options.replace(permission_mode="plan")
@@ -37,7 +37,7 @@ careful = options.replace(permission_mode="plan")
 - Names are those of the official Python package, and those of the TypeScript package in snake_case.
 - `None` sends nothing, so the default of the CLI applies.
 - Nested configuration is a class in snake_case (`AgentDefinition(max_turns=3)`), or a dict with the names of the CLI
-  (`{"maxTurns": 3}`). Bridle passes unknown keys of such a dict, and warns about a key that is similar to a known
+  (`{"maxTurns": 3}`). Hackamore passes unknown keys of such a dict, and warns about a key that is similar to a known
   one.
 - You can compare, copy and pickle options, if pickle finds the functions in them. Their `repr` shows no secret.
 - In the column *becomes*, **argv** is a flag of the CLI, **environment** a variable of its process, **initialize** a
@@ -53,7 +53,7 @@ CONFLICTS = """## Conflicting options
 | `resume` and `continue_conversation` | `resume` wins, warning `OPTION_CONFLICT` |
 | `system_prompt` and `append_system_prompt` | `system_prompt` wins, warning `OPTION_CONFLICT` |
 | `thinking` and `max_thinking_tokens` | `thinking` wins, warning `OPTION_CONFLICT` |
-| `allowed_tools` and `disallowed_tools` | Bridle sends both |
+| `allowed_tools` and `disallowed_tools` | Hackamore sends both |
 | `can_use_tool` and `permission_prompt_tool_name` | `OptionsError` |
 | `can_use_tool` and options that allow all calls | warning `PERMISSION_CALLBACK_SHADOWED` |
 | `session_id` and `resume` without `fork_session` | `OptionsError` |
@@ -61,7 +61,7 @@ CONFLICTS = """## Conflicting options
 
 ## Long values
 
-Linux limits one argument to 128 KiB, and all users of the machine can see command lines. Bridle therefore sends the
+Linux limits one argument to 128 KiB, and all users of the machine can see command lines. Hackamore therefore sends the
 prompt through stdin. Use files for long or secret options: `system_prompt={"type": "file", "path": ...}`, and the
 path of a file for `settings` and `mcp_servers`. A value that is too long raises `OptionsError` with the name of the
 option and the alternative, before the CLI starts.
@@ -82,14 +82,14 @@ LOADING = """## Load options from variables and files
 `Options.load(file=None, *, trust_file=False, **explicit)` combines these sources; the first source with a field wins:
 
 1. explicit arguments,
-2. variables named `BRIDLE_<FIELD>` (`BRIDLE_MAX_TURNS=5`) with JSON or plain text,
-3. a TOML file with field names as keys, if you name one; Bridle does not search for files,
+2. variables named `HACKAMORE_<FIELD>` (`HACKAMORE_MAX_TURNS=5`) with JSON or plain text,
+3. a TOML file with field names as keys, if you name one; Hackamore does not search for files,
 4. defaults.
 
-Bridle merges `env` and `settings` deeply, and concatenates `add_dirs` and `extra_args`, lowest priority first. For
+Hackamore merges `env` and `settings` deeply, and concatenates `add_dirs` and `extra_args`, lowest priority first. For
 all other fields one source counts.
 
-A file may come from a checkout of another author. Bridle refuses these fields from a file, unless `trust_file=True`:
+A file may come from a checkout of another author. Hackamore refuses these fields from a file, unless `trust_file=True`:
 
 {refused}
 - `permission_mode`: all modes but `default` and `plan`, also inside `agents`

@@ -1,4 +1,4 @@
-"""Check with pyright that every public name of Bridle has a complete type: `pyright --verifytypes bridle` has to report 100 %.
+"""Check with pyright that every public name of Hackamore has a complete type: `pyright --verifytypes hackamore` has to report 100 %.
 
 Pyright is started in an empty folder, so that it reads the installed package and not the files of the folder it is started in. Its
 package on PyPI brings Node along (`pyright[nodejs]`), so nothing else is needed.
@@ -32,8 +32,8 @@ def pyright(*arguments: str, folder: str) -> dict[str, Any]:
 
 def main() -> int:
     """Print the names whose types are incomplete; return 1 if there are any."""
-    with tempfile.TemporaryDirectory(prefix="bridle-pyright-") as folder:
-        report = pyright("--ignoreexternal", "--verifytypes", "bridle", folder=folder)["typeCompleteness"]
+    with tempfile.TemporaryDirectory(prefix="hackamore-pyright-") as folder:
+        report = pyright("--ignoreexternal", "--verifytypes", "hackamore", folder=folder)["typeCompleteness"]
     for symbol in report["symbols"]:
         if not symbol["isTypeKnown"] or symbol["isTypeAmbiguous"]:
             for found in symbol["diagnostics"]:

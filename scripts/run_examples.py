@@ -1,6 +1,6 @@
 """Run every program in `examples/` against the pinned CLI and a scripted model; all must succeed.
 
-An example may say in a comment what the model answers, with the names of `bridle.testing`::
+An example may say in a comment what the model answers, with the names of `hackamore.testing`::
 
     # scripted: Reply(ToolCall("Bash", {"command": "ls"})), Reply("Two files.")
 
@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any
 
 import install_cli
 
-import bridle.testing
-from bridle.testing import Repeat, ScriptedModel
+import hackamore.testing
+from hackamore.testing import Repeat, ScriptedModel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +40,7 @@ _SCRIPTED = re.compile(r"^# scripted: (.+(?:\n#   .+)*)", re.MULTILINE)
 
 def pinned_cli(install: Callable[[], Path] = install_cli.install) -> Path:
     """Return the path of the CLI to run against."""
-    if named := os.environ.get("BRIDLE_TEST_CLI"):
+    if named := os.environ.get("HACKAMORE_TEST_CLI"):
         return Path(named)
     # Examples run at once; the first one installs, and the others find what it has installed.
     with _INSTALLING:
@@ -53,7 +53,7 @@ def steps_in(text: str) -> tuple[Any, ...]:
     if found is None:
         return (Repeat("4"),)
     source = re.sub(r"\n#   ", "\n", found[1])
-    names = {name: getattr(bridle.testing, name) for name in bridle.testing.__all__}
+    names = {name: getattr(hackamore.testing, name) for name in hackamore.testing.__all__}
     steps: tuple[Any, ...] = eval(f"({source},)", names)  # noqa: S307 - our own examples, which are about to run anyway
     return steps
 
@@ -64,12 +64,12 @@ class ExampleFailedError(Exception):
 
 def run_python(arguments: list[str], steps: tuple[Any, ...]) -> str:
     """Run a Python program in an environment of its own; return what it prints, or raise `ExampleFailedError`."""
-    with tempfile.TemporaryDirectory(prefix="bridle-example-") as folder, ScriptedModel(*steps) as model:
+    with tempfile.TemporaryDirectory(prefix="hackamore-example-") as folder, ScriptedModel(*steps) as model:
         work = Path(folder, "work")
         work.mkdir()
         environment = {name: value for name, value in model.isolated_env(folder).items() if value is not None}
         # IS_SANDBOX: as root, as in containers, the CLI would refuse to run tools unasked.
-        environment |= {"PATH": os.environ["PATH"], "BRIDLE_CLI_PATH": str(pinned_cli()), "IS_SANDBOX": "1"}
+        environment |= {"PATH": os.environ["PATH"], "HACKAMORE_CLI_PATH": str(pinned_cli()), "IS_SANDBOX": "1"}
         try:
             done = subprocess.run(
                 [sys.executable, "-W", "error", *arguments],

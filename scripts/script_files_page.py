@@ -11,7 +11,7 @@ import generated_parts
 import msgspec
 from msgspec import inspect
 
-from bridle.testing.script.files import STEPS
+from hackamore.testing.script.files import STEPS
 
 _PLAIN: tuple[tuple[type[inspect.Type], str], ...] = (
     (inspect.StrType, "text"),

@@ -9,7 +9,7 @@ import generated_parts
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from bridle.testing.simulation.launch import VERSION
+from hackamore.testing.simulation.launch import VERSION
 from tests.fidelity import differences
 from tests.fidelity.cases import ASKED, CASES
 

@@ -77,9 +77,9 @@ def told(line: str) -> None:
 
 def run(name: str, seed: int, kills: int | None) -> bool:
     """Run one storm; return whether all of its tests passed."""
-    variables = {"BRIDLE_CI": "1", "BRIDLE_TEST_STORM": "1", "BRIDLE_TEST_SEED": str(seed)}
+    variables = {"HACKAMORE_CI": "1", "HACKAMORE_TEST_STORM": "1", "HACKAMORE_TEST_SEED": str(seed)}
     if kills is not None:
-        variables["BRIDLE_TEST_KILLS"] = str(kills)
+        variables["HACKAMORE_TEST_KILLS"] = str(kills)
     paths = [f"tests/{path}" for path in STORMS[name][1]]
     command = [sys.executable, "-m", "pytest", "-v", "--no-header", *paths]
     return subprocess.run(command, cwd=PROJECT, env={**os.environ, **variables}, check=False).returncode == 0

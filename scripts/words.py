@@ -57,7 +57,7 @@ RULES = (
     _rule(4, r"\bnobody\b", "name the actor: no caller, no reader, no user"),
     _rule(4, r"\b(?:everybody|anybody|somebody)\b", "name the actor: each caller, all readers, a user"),
     _rule(4, r"\bwho(?:m)?ever\b", "name the actor: the caller, the reader"),
-    _rule(4, r"\bof (?:ours|yours|theirs)\b", "your ..., Bridle's ..., their ..."),
+    _rule(4, r"\bof (?:ours|yours|theirs)\b", "your ..., Hackamore's ..., their ..."),
     _rule(4, r"\bthe one who\b", "name the actor"),
     _rule(
         5,
@@ -84,7 +84,7 @@ RULES = (
     _rule(
         8, r"\bt(?:ake|akes|aking|ook|aken) back\b|\bwithdr(?:aw|aws|awn|ew|awing)\b", '"cancel"; for files "restore"'
     ),
-    _rule(15, r"\b(?:[Ww]e|us|(?<!\bof )[Oo]urs?|[Ll]et's)\b", '"you" is the reader, "Bridle" the library', re.NOFLAG),
+    _rule(15, r"\b(?:[Ww]e|us|(?<!\bof )[Oo]urs?|[Ll]et's)\b", '"you" is the reader, "Hackamore" the library', re.NOFLAG),
 )
 
 

@@ -26,20 +26,20 @@ from tests.support.tiers import Tiers
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from bridle.testing import ScriptedModel
+    from hackamore.testing import ScriptedModel
 
 PROJECT = Path(__file__).resolve().parent.parent
 
 
 # How fast an example runs says more about the machine than about the code.
 settings.register_profile(
-    "bridle",
+    "hackamore",
     deadline=None,
     max_examples=examples(100),
     suppress_health_check=[HealthCheck.too_slow],
     derandomize=not SEED,
 )
-settings.load_profile("bridle")
+settings.load_profile("hackamore")
 
 
 def catch_ignored_signals() -> None:
@@ -57,7 +57,7 @@ catch_ignored_signals()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `--quick` and `--shell`."""
-    group = parser.getgroup("bridle")
+    group = parser.getgroup("hackamore")
     group.addoption(
         "--quick", action="store_true", help="when the whole suite runs, leave out what tests/support/tiers.py lists"
     )
@@ -72,8 +72,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if SEED and config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = str(SEED)
     config.addinivalue_line("markers", "shows(*behaviours): keeps these promises of tests/contract/behaviours.toml")
-    config.pluginmanager.register(Outcomes(), "bridle-behaviours")
-    config.pluginmanager.register(Tiers(), "bridle-tiers")
+    config.pluginmanager.register(Outcomes(), "hackamore-behaviours")
+    config.pluginmanager.register(Tiers(), "hackamore-tiers")
 
 
 def pytest_report_header() -> str:
@@ -95,8 +95,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def pinned_cli_path() -> Path:
-    """Where `./dev` installs the pinned CLI; BRIDLE_TEST_CLI names another one."""
-    if named := os.environ.get("BRIDLE_TEST_CLI"):
+    """Where `./dev` installs the pinned CLI; HACKAMORE_TEST_CLI names another one."""
+    if named := os.environ.get("HACKAMORE_TEST_CLI"):
         return Path(named)
     pinned = tomllib.loads((PROJECT / "pinned_cli.toml").read_text(encoding="utf-8"))
     return PROJECT / ".dev" / "claude" / str(pinned["version"]) / "claude"
@@ -111,11 +111,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Turn skipped tests into failures with BRIDLE_CI=1: there, what was not run was not shown to hold."""
+    """Turn skipped tests into failures with HACKAMORE_CI=1: there, what was not run was not shown to hold."""
     report = yield
-    if report.skipped and not hasattr(report, "wasxfail") and os.environ.get("BRIDLE_CI") == "1":
+    if report.skipped and not hasattr(report, "wasxfail") and os.environ.get("HACKAMORE_CI") == "1":
         report.outcome = "failed"
-        report.longrepr = f"skipped, which BRIDLE_CI=1 forbids: {report.longrepr}"
+        report.longrepr = f"skipped, which HACKAMORE_CI=1 forbids: {report.longrepr}"
     return report
 
 
@@ -127,9 +127,9 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> object:
 
 @pytest.fixture(autouse=True)
 def records_are_complete() -> Generator[None, None, None]:
-    """Fail a test in which the logger `bridle` took a record without its ids, or of several lines."""
+    """Fail a test in which the logger `hackamore` took a record without its ids, or of several lines."""
     handler = CompleteRecords()
-    logger = logging.getLogger("bridle")
+    logger = logging.getLogger("hackamore")
     logger.addHandler(handler)
     try:
         yield

@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
-import bridle
-from bridle import errors
-from bridle.checked.schemas import OutputError
-from bridle.errors import BridleError, DecodeError, Diagnostic
-from bridle.messages import AuthenticationError, RateLimitedError, RateLimitInfo, ResultError, ResultMessage
-from bridle.testing.errors import ScriptError
+import hackamore
+from hackamore import errors
+from hackamore.checked.schemas import OutputError
+from hackamore.errors import HackamoreError, DecodeError, Diagnostic
+from hackamore.messages import AuthenticationError, RateLimitedError, RateLimitInfo, ResultError, ResultMessage
+from hackamore.testing.errors import ScriptError
 from tests.contract import shows
 
 BAD = DecodeError(b"x", "not-json", "d")
-ERRORS: dict[str, BridleError] = {
+ERRORS: dict[str, HackamoreError] = {
     type(error).__name__: error
     for error in (
         errors.OptionsError("m", field="f"),
@@ -83,10 +83,10 @@ def test_every_error_is_here() -> None:
     made = {
         name
         for name in errors.__all__
-        if isinstance(kind := getattr(errors, name), type) and issubclass(kind, BridleError)
+        if isinstance(kind := getattr(errors, name), type) and issubclass(kind, HackamoreError)
     }
     assert made - set(ERRORS) == {
-        "BridleError",
+        "HackamoreError",
         "StartError",
         "StreamError",
         "ControlError",
@@ -148,7 +148,7 @@ def failed(**fields: Any) -> ResultError | AuthenticationError:
 
 CRASH = Diagnostic(stderr_tail="t")
 SILENT = Diagnostic(stdout_was_empty=True)
-RETRYABLE: dict[str, list[tuple[BridleError, bool]]] = {
+RETRYABLE: dict[str, list[tuple[HackamoreError, bool]]] = {
     "OptionsError": [(errors.OptionsError("m"), False)],
     "CLINotFoundError": [(errors.CLINotFoundError(), False)],
     "UnsupportedCLIVersionError": [(errors.UnsupportedCLIVersionError("1.0.0", "2.0.0"), False)],
@@ -234,16 +234,16 @@ RETRYABLE: dict[str, list[tuple[BridleError, bool]]] = {
         (failed(subtype="success", result="API Error: 429 {}"), True),
         (failed(subtype="success", result="Session limit reached \u2219 resets 10:28pm"), True),
     ],
-    **{f"{kind}Error": [] for kind in ("Bridle", "Start", "Stream", "Control", "Pool", "Transcript")},
+    **{f"{kind}Error": [] for kind in ("Hackamore", "Start", "Stream", "Control", "Pool", "Transcript")},
 }
 
 
 @shows("errors.retryable")
 def test_every_error_says_whether_it_may_get_better() -> None:
-    def below(kind: type[BridleError]) -> set[type[BridleError]]:
+    def below(kind: type[HackamoreError]) -> set[type[HackamoreError]]:
         return {kind}.union(*map(below, kind.__subclasses__()))
 
-    kinds = [kind for kind in below(BridleError) if kind.__module__.startswith("bridle")]
+    kinds = [kind for kind in below(HackamoreError) if kind.__module__.startswith("hackamore")]
     assert {kind.__name__ for kind in kinds if not issubclass(kind, ScriptError)} == set(RETRYABLE)
     for name, cases in RETRYABLE.items():
         for error, expected in cases:
@@ -270,22 +270,22 @@ def test_a_rate_limit_without_a_usable_time_or_with_credits_as_the_reason() -> N
 
 
 def test_classes_name_the_place_from_which_users_import_them() -> None:
-    def below(kind: type[BridleError]) -> set[type[BridleError]]:
+    def below(kind: type[HackamoreError]) -> set[type[HackamoreError]]:
         return {kind}.union(*map(below, kind.__subclasses__()))
 
     public = ("Session", "Turn", "SessionPool", "QueryStream", "MapStream")
     for kind in (
-        *(kind for kind in below(BridleError) if kind.__module__.startswith("bridle")),
-        *(getattr(shell, name) for shell in (bridle, bridle.sync) for name in public),
-        *(errors.StreamWarning, Diagnostic, errors.PartialResult, bridle.ToolError),
+        *(kind for kind in below(HackamoreError) if kind.__module__.startswith("hackamore")),
+        *(getattr(shell, name) for shell in (hackamore, hackamore.sync) for name in public),
+        *(errors.StreamWarning, Diagnostic, errors.PartialResult, hackamore.ToolError),
     ):
-        assert kind.__module__ in {"bridle", "bridle.sync", "bridle.testing"}, kind
+        assert kind.__module__ in {"hackamore", "hackamore.sync", "hackamore.testing"}, kind
         assert getattr(sys.modules[kind.__module__], kind.__name__) is kind
     (line,) = traceback.format_exception_only(errors.BudgetError("x"))
-    assert line == "bridle.BudgetError: x\n"
-    assert repr(bridle.sync.Session) == "<class 'bridle.sync.Session'>"
+    assert line == "hackamore.BudgetError: x\n"
+    assert repr(hackamore.sync.Session) == "<class 'hackamore.sync.Session'>"
 
-    class OwnError(BridleError):
+    class OwnError(HackamoreError):
         """A class of a user, who knows where it is."""
 
     assert OwnError.__module__ == __name__

@@ -5,12 +5,12 @@ from __future__ import annotations
 from claim import compare
 
 
-async def bridle(path: str) -> str:
-    import bridle
-    from bridle import Options
+async def hackamore(path: str) -> str:
+    import hackamore
+    from hackamore import Options
 
     wrong: object = "Bash"
-    return (await bridle.run("Hello", Options(cli_path=path, disallowed_tools=wrong))).text or ""  # type: ignore[arg-type]
+    return (await hackamore.run("Hello", Options(cli_path=path, disallowed_tools=wrong))).text or ""  # type: ignore[arg-type]
 
 
 async def official(path: str) -> str:
@@ -25,4 +25,4 @@ async def official(path: str) -> str:
     return found
 
 
-compare('`disallowed_tools="Bash"`, a string where a list belongs', "arguments", bridle, official)
+compare('`disallowed_tools="Bash"`, a string where a list belongs', "arguments", hackamore, official)

@@ -73,11 +73,11 @@ async def when_stopped(patience: float) -> str:
     return f"the CLI {shown['cli']}, its shell {shown['shell']} (watched for {patience:.0f} s)"
 
 
-def compare(claim: str, does: str, bridle: Side, official: Side) -> None:
+def compare(claim: str, does: str, hackamore: Side, official: Side) -> None:
     """Run both sides with a CLI that does this, and print the outcomes."""
     warnings.simplefilter("ignore")
     print(f"{claim}\n")
-    for name, package, side in (("Bridle", "bridle", bridle), ("official", "claude-agent-sdk", official)):
+    for name, package, side in (("Hackamore", "hackamore", hackamore), ("official", "claude-agent-sdk", official)):
         with stand_in(does) as path:
             try:
                 found = asyncio.run(side(path))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from claim import Clock, compare, shown
 
 
-async def bridle(path: str) -> str:
-    from bridle import Options, Session
+async def hackamore(path: str) -> str:
+    from hackamore import Options, Session
 
     async with Session(Options(cli_path=path)) as session:
         await session.send("Work.")
@@ -31,4 +31,4 @@ async def official(path: str) -> str:
     return f"after {clock}: no error"
 
 
-compare("The CLI exits with status 0 while `interrupt()` waits for its response", "waits", bridle, official)
+compare("The CLI exits with status 0 while `interrupt()` waits for its response", "waits", hackamore, official)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from claim import compare
 
 
-async def bridle(path: str) -> str:
-    import bridle
-    from bridle import Options
+async def hackamore(path: str) -> str:
+    import hackamore
+    from hackamore import Options
 
-    return (await bridle.run("Hello", Options(cli_path=path))).text or ""
+    return (await hackamore.run("Hello", Options(cli_path=path))).text or ""
 
 
 async def official(path: str) -> str:
@@ -18,4 +18,4 @@ async def official(path: str) -> str:
     return str([message async for message in query(prompt="Hello", options=ClaudeAgentOptions(cli_path=path))])
 
 
-compare("The CLI writes a reason to stderr and exits with status 3", "fails", bridle, official)
+compare("The CLI writes a reason to stderr and exits with status 3", "fails", hackamore, official)

@@ -8,10 +8,10 @@ import sys
 
 from claim import compare, when_stopped
 
-BRIDLE = """
-import asyncio, os, bridle
+HACKAMORE = """
+import asyncio, os, hackamore
 async def main():
-    async for message in bridle.query("Work.", bridle.Options(cli_path=os.environ["CLAIM_CLI"])):
+    async for message in hackamore.query("Work.", hackamore.Options(cli_path=os.environ["CLAIM_CLI"])):
         if message.type == "assistant":
             print("at work", flush=True)
 asyncio.run(main())
@@ -36,12 +36,12 @@ async def _killed(program: str, path: str) -> str:
     return f"after that {await when_stopped(10)}"
 
 
-async def bridle(path: str) -> str:
-    return await _killed(BRIDLE, path)
+async def hackamore(path: str) -> str:
+    return await _killed(HACKAMORE, path)
 
 
 async def official(path: str) -> str:
     return await _killed(OFFICIAL, path)
 
 
-compare("The program is killed with SIGKILL while the CLI and its shell work", "works", bridle, official)
+compare("The program is killed with SIGKILL while the CLI and its shell work", "works", hackamore, official)

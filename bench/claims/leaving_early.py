@@ -14,11 +14,11 @@ async def _report(begin: float) -> str:
     return f"leaving took {left:.1f} s; after that {await when_stopped(15)}"
 
 
-async def bridle(path: str) -> str:
-    import bridle
-    from bridle import AssistantMessage, Options
+async def hackamore(path: str) -> str:
+    import hackamore
+    from hackamore import AssistantMessage, Options
 
-    async with bridle.query("Work.", Options(cli_path=path)) as stream:
+    async with hackamore.query("Work.", Options(cli_path=path)) as stream:
         async for message in stream:
             if isinstance(message, AssistantMessage):
                 break
@@ -40,4 +40,4 @@ async def official(path: str) -> str:
     return await _report(begin)
 
 
-compare("Leaving the loop early; the CLI ignores SIGTERM, and its tool runs a shell", "works", bridle, official)
+compare("Leaving the loop early; the CLI ignores SIGTERM, and its tool runs a shell", "works", hackamore, official)

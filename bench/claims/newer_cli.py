@@ -5,11 +5,11 @@ from __future__ import annotations
 from claim import compare
 
 
-async def bridle(path: str) -> str:
-    import bridle
-    from bridle import Options
+async def hackamore(path: str) -> str:
+    import hackamore
+    from hackamore import Options
 
-    return ", ".join([type(message).__name__ async for message in bridle.query("Hello", Options(cli_path=path))])
+    return ", ".join([type(message).__name__ async for message in hackamore.query("Hello", Options(cli_path=path))])
 
 
 async def official(path: str) -> str:
@@ -27,6 +27,6 @@ async def official(path: str) -> str:
 compare(
     "A message of an unknown type, then an assistant message without `model`, an answer, a result",
     "is_newer",
-    bridle,
+    hackamore,
     official,
 )

@@ -13,11 +13,11 @@ class Bug:
     severity: int
 
 
-async def bridle(path: str) -> str:
-    import bridle
-    from bridle import Options
+async def hackamore(path: str) -> str:
+    import hackamore
+    from hackamore import Options
 
-    return repr((await bridle.run("The worst bug?", Options(cli_path=path), output_type=Bug)).output)
+    return repr((await hackamore.run("The worst bug?", Options(cli_path=path), output_type=Bug)).output)
 
 
 async def official(path: str) -> str:
@@ -32,4 +32,4 @@ async def official(path: str) -> str:
     return found
 
 
-compare("Structured output for a dataclass `Bug`", "structured", bridle, official)
+compare("Structured output for a dataclass `Bug`", "structured", hackamore, official)

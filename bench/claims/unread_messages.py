@@ -9,8 +9,8 @@ from claim import Clock, compare
 PATIENCE = 10
 
 
-async def bridle(path: str) -> str:
-    from bridle import Options, Session
+async def hackamore(path: str) -> str:
+    from hackamore import Options, Session
 
     async with Session(Options(cli_path=path)) as session:
         turn = await session.send("Write a lot.")
@@ -34,4 +34,4 @@ async def official(path: str) -> str:
         return f"interrupted after {clock}"
 
 
-compare("`interrupt()` while 1000 messages are unread", "floods", bridle, official)
+compare("`interrupt()` while 1000 messages are unread", "floods", hackamore, official)

@@ -1,10 +1,10 @@
-// Run it with `bridle simulate script.toml -- node --test agent.test.mjs`.
+// Run it with `hackamore simulate script.toml -- node --test agent.test.mjs`.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ask } from "./agent.mjs";
 
-const path = process.env.BRIDLE_SIMULATED_CLI;
-assert.ok(path, "this would start the real CLI: run it with `bridle simulate`");
+const path = process.env.HACKAMORE_SIMULATED_CLI;
+assert.ok(path, "this would start the real CLI: run it with `hackamore simulate`");
 const options = { pathToClaudeCodeExecutable: path };
 
 test("the agent deletes nothing", async () => {

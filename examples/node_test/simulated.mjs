@@ -9,9 +9,9 @@ export function simulated(t, steps) {
   const folder = mkdtempSync(join(tmpdir(), "agent-"));
   const [script, cli] = [join(folder, "script.json"), join(folder, "cli")];
   writeFileSync(script, JSON.stringify({ steps }));
-  const path = execFileSync("bridle", ["simulate", script, "--install", cli], { encoding: "utf8" });
+  const path = execFileSync("hackamore", ["simulate", script, "--install", cli], { encoding: "utf8" });
   t.after(() => {
-    const report = spawnSync("bridle", ["simulate", "--check", cli], { encoding: "utf8" });
+    const report = spawnSync("hackamore", ["simulate", "--check", cli], { encoding: "utf8" });
     rmSync(folder, { recursive: true });
     assert.equal(report.status, 0, report.stdout + report.stderr);
   });

@@ -16,8 +16,8 @@ from typing import Any, Literal, TypeAlias, Unpack
 import msgspec
 from msgspec import Raw
 
-from bridle.checked.functions import AnswerError, Around, Question, decode_question, json_copy
-from bridle.messages.base import NO_RAW, decoded_once, plain_object
+from hackamore.checked.functions import AnswerError, Around, Question, decode_question, json_copy
+from hackamore.messages.base import NO_RAW, decoded_once, plain_object
 
 __all__ = [
     "CANCELLED",
@@ -44,7 +44,7 @@ CANCELLED: Mapping[str, Any] = {"behavior": "cancelled"}
 class ElicitationRequest(Question, frozen=True, kw_only=True):
     """An MCP server asks the user for something.
 
-    The server wrote the texts: escape them for a terminal (`bridle.errors.escape_terminal`), and show which server asks.
+    The server wrote the texts: escape them for a terminal (`hackamore.errors.escape_terminal`), and show which server asks.
 
     Attributes:
         mcp_server_name: the server that asks, under the name it is registered with.

@@ -1,8 +1,8 @@
-"""Every error and warning that users of Bridle can meet; `docs/reference/errors.md` has them as a tree.
+"""Every error and warning that users of Hackamore can meet; `docs/reference/errors.md` has them as a tree.
 
 An error keeps its facts as attributes, says what to do next, pickles, and is raised once: nothing wraps it again. Texts that came from
 the child process are data: control characters are escaped before they enter a message. Errors about a message stand with the class of
-the message (`ResultError`, `OutputError`): this file imports nothing of Bridle.
+the message (`ResultError`, `OutputError`): this file imports nothing of Hackamore.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AmbiguousSessionError",
-    "BridleError",
+    "HackamoreError",
     "BudgetError",
     "BudgetExceededError",
     "CLIExitedDuringInitError",
@@ -80,8 +80,8 @@ __all__ = [
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 INSTALL_HINT = (
-    "Install it with `bridle install-cli` or `npm install -g @anthropic-ai/claude-code`, "
-    "or pass `cli_path=` (or set BRIDLE_CLI_PATH) to an existing one."
+    "Install it with `hackamore install-cli` or `npm install -g @anthropic-ai/claude-code`, "
+    "or pass `cli_path=` (or set HACKAMORE_CLI_PATH) to an existing one."
 )
 
 
@@ -168,7 +168,7 @@ class StreamWarning(UserWarning):
         exception: the exception of a callback (CALLBACK_FAILED), with its traceback; None otherwise and after pickling.
     """
 
-    __module__ = "bridle"
+    __module__ = "hackamore"
 
     def __init__(self, code: WarningCode, message: str, context: dict[str, Any] | None = None) -> None:
         self.message: str
@@ -202,7 +202,7 @@ class Diagnostic:
         last_result: the last `ResultMessage` that came, if any.
     """
 
-    __module__ = "bridle"
+    __module__ = "hackamore"
 
     def __init__(
         self,
@@ -239,7 +239,7 @@ class ShortTraceback:
 
     def __exit__(self, _: object, error: BaseException | None, traceback: TracebackType | None) -> None:
         """Cut the traceback of an error of this library after the frame that holds the block."""
-        if traceback is not None and isinstance(error, (BridleError, TypeError, ValueError, RuntimeError)):
+        if traceback is not None and isinstance(error, (HackamoreError, TypeError, ValueError, RuntimeError)):
             frame, last, line = traceback.tb_frame, traceback.tb_lasti, traceback.tb_lineno
             error.__traceback__ = TracebackType(None, frame, last, line)
             error.__suppress_context__ = True
@@ -259,7 +259,7 @@ class PartialResult:
         cost: the CLI's estimate in US dollars from the last result; None without a result.
     """
 
-    __module__ = "bridle"
+    __module__ = "hackamore"
 
     __slots__ = ("cost", "messages", "session_id", "text", "usage")
 
@@ -292,8 +292,8 @@ class PartialResult:
     __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
 
-class BridleError(Exception):
-    """The base of every error that Bridle raises.
+class HackamoreError(Exception):
+    """The base of every error that Hackamore raises.
 
     Attributes:
         partial: the part of the answer that arrived before the error; empty if nothing did.
@@ -302,7 +302,7 @@ class BridleError(Exception):
         attempts: the attempts that `run(..., retry=...)` made, the last one included; 1 without retries.
     """
 
-    __module__ = "bridle"
+    __module__ = "hackamore"
 
     partial: PartialResult = PartialResult()
     session_id: str | None = None
@@ -313,8 +313,8 @@ class BridleError(Exception):
         """Give a class of this library the place from which users import it: tracebacks name it, and pickles look there."""
         super().__init_subclass__(**given)
         package, *inside = cls.__module__.split(".")
-        if package == BridleError.__module__ and not cls.__name__.startswith("_"):
-            cls.__module__ = "bridle.testing" if inside[:1] == ["testing"] else package
+        if package == HackamoreError.__module__ and not cls.__name__.startswith("_"):
+            cls.__module__ = "hackamore.testing" if inside[:1] == ["testing"] else package
 
     def add_partial(self, partial: PartialResult) -> Self:
         """Set `partial` and `session_id` unless the error already has them; return the error.
@@ -346,7 +346,7 @@ def _restore(kind: Any, args: tuple[Any, ...], state: dict[str, Any]) -> Any:
     return value
 
 
-class OptionsError(BridleError, ValueError):
+class OptionsError(HackamoreError, ValueError):
     """An option has a wrong name, type or value; nothing was started.
 
     Args:
@@ -365,7 +365,7 @@ class OptionsError(BridleError, ValueError):
 _SHORTAGES = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC})
 
 
-class StartError(BridleError):
+class StartError(HackamoreError):
     """The CLI could not be started, or did not become usable."""
 
 
@@ -549,7 +549,7 @@ class CLIExitedDuringInitError(StartError):
         )
 
 
-class StreamError(BridleError):
+class StreamError(HackamoreError):
     """The stream of messages was disturbed."""
 
 
@@ -699,7 +699,7 @@ def last_api_error(api_error: str) -> str:
     return f"The last API error was {api_error}. " if api_error else ""
 
 
-class ControlError(BridleError):
+class ControlError(HackamoreError):
     """A control operation did not succeed.
 
     Args:
@@ -810,7 +810,7 @@ class NotSupportedError(ControlError):
     """The transport, or this version of the library, does not support the operation."""
 
 
-class SessionClosedError(BridleError):
+class SessionClosedError(HackamoreError):
     """The session ended before or during the call.
 
     Attributes:
@@ -838,7 +838,7 @@ class SessionClosedError(BridleError):
         super().__init__(text)
 
 
-class SessionNotStartedError(BridleError, RuntimeError):
+class SessionNotStartedError(HackamoreError, RuntimeError):
     """The session was used before it was started.
 
     Attributes:
@@ -849,7 +849,7 @@ class SessionNotStartedError(BridleError, RuntimeError):
         self.call = call
         super().__init__(
             f"`{call}` needs a running session, and this session was not started. Use `async with Session(...) as session:` or call "
-            "`await session.start()` first (with `bridle.sync`: the same without `async` and `await`)."
+            "`await session.start()` first (with `hackamore.sync`: the same without `async` and `await`)."
         )
 
 
@@ -904,7 +904,7 @@ _NO_SESSION = ("No conversation found with session ID", "is not a UUID and does 
 _SESSION_ID = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F-]{22,}")
 
 
-class TranscriptError(BridleError):
+class TranscriptError(HackamoreError):
     """A conversation on the disk could not be read or changed."""
 
 
@@ -960,7 +960,7 @@ class SessionExistsError(TranscriptError):
         )
 
 
-class TurnCancelledError(BridleError):
+class TurnCancelledError(HackamoreError):
     """The turn ended without a result: its prompt was cancelled before the model answered it.
 
     Attributes:
@@ -977,7 +977,7 @@ class TurnCancelledError(BridleError):
         )
 
 
-class ConcurrentUseError(BridleError, RuntimeError):
+class ConcurrentUseError(HackamoreError, RuntimeError):
     """Two tasks or threads called the same stream at the same time; only one may read it at a time."""
 
     @classmethod
@@ -995,7 +995,7 @@ class ConcurrentUseError(BridleError, RuntimeError):
         )
 
 
-class StoreError(BridleError):
+class StoreError(HackamoreError):
     """A session store failed.
 
     Attributes:
@@ -1035,7 +1035,7 @@ class StoreConflictError(StoreError):
         )
 
 
-class PoolError(BridleError):
+class PoolError(HackamoreError):
     """A `SessionPool` could not give a session, or a session of it was used after its return."""
 
 
@@ -1154,7 +1154,7 @@ class PoolClosedError(PoolError):
             "This pool is being stopped, or has ended, and gives out no more sessions. Create another one."
             if started
             else "This pool was not started. Use `async with SessionPool(...) as pool:` or call `await pool.start()` first (with "
-            "`bridle.sync`: the same without `async` and `await`)."
+            "`hackamore.sync`: the same without `async` and `await`)."
         )
 
 
@@ -1172,7 +1172,7 @@ class RegistryError(PoolError):
     """The registry of a pool failed: its file cannot be used, or has another version."""
 
 
-class BudgetError(BridleError):
+class BudgetError(HackamoreError):
     """A `Budget` cannot be used: its file fails, or it belongs to another process."""
 
 
@@ -1226,7 +1226,7 @@ class BudgetExceededError(BudgetError):
         super().__init__(text)
 
 
-class FleetError(BridleError):
+class FleetError(HackamoreError):
     """A fleet cannot keep its promises: its journal or a workspace fails."""
 
 

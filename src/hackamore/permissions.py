@@ -20,8 +20,8 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import force_setattr
 
-from bridle.checked.fields import suggestion
-from bridle.checked.functions import (
+from hackamore.checked.fields import suggestion
+from hackamore.checked.functions import (
     AnswerError,
     Around,
     Question,
@@ -30,8 +30,8 @@ from bridle.checked.functions import (
     json_copy,
     object_bytes,
 )
-from bridle.errors import DecodeError, escape_terminal
-from bridle.messages.base import NO_RAW, Record, computed_once, decoded_once, plain, plain_object
+from hackamore.errors import DecodeError, escape_terminal
+from hackamore.messages.base import NO_RAW, Record, computed_once, decoded_once, plain, plain_object
 
 __all__ = [
     "AddDirectories",
@@ -491,7 +491,7 @@ class MatchedAskRule(Record, frozen=True, kw_only=True):
 class PermissionRequest(Question, frozen=True, kw_only=True):
     """The request of the CLI to allow a tool call.
 
-    Texts were written by the model or by a server: escape them before they reach a terminal (`bridle.errors.escape_terminal`).
+    Texts were written by the model or by a server: escape them before they reach a terminal (`hackamore.errors.escape_terminal`).
 
     Attributes:
         tool_name: the tool; `mcp__<server>__<tool>` for a tool of a server.

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from bridle import Allow, ElicitationResult, HookMatcher, Limits, Options, Timeouts, UserDialogResult
-from bridle.answering.jobs import Job, Jobs, SessionParts
-from bridle.checked.functions import Reach
-from bridle.protocol.deadlines import TurnDeadlines
-from bridle.session.core import SessionCore
-from bridle.session.readers import Readers
-from bridle.tools import ToolError
+from hackamore import Allow, ElicitationResult, HookMatcher, Limits, Options, Timeouts, UserDialogResult
+from hackamore.answering.jobs import Job, Jobs, SessionParts
+from hackamore.checked.functions import Reach
+from hackamore.protocol.deadlines import TurnDeadlines
+from hackamore.session.core import SessionCore
+from hackamore.session.readers import Readers
+from hackamore.tools import ToolError
 
 
 class Asked:
@@ -233,7 +233,7 @@ def test_a_call_is_found_without_a_look_at_the_others() -> None:
 def test_the_log_has_the_decision_and_how_long_it_took(
     kind: str, answer: dict[str, Any], said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.DEBUG, "bridle")
+    caplog.set_level(logging.DEBUG, "hackamore")
     asked = Asked()
     job = Job("r", kind)
     job.name = "the callback"
@@ -278,7 +278,7 @@ def test_a_permission_without_a_callback_is_denied_with_the_reason() -> None:
 
 
 def test_a_dialog_without_a_callback_is_declined(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG, "bridle")
+    caplog.set_level(logging.DEBUG, "hackamore")
     asked = Asked()
     request = {"subtype": "elicitation", "mcp_server_name": "s", "message": "which one?"}
     asked.feed({"type": "control_request", "request_id": "r0", "request": request}, 0.0)
@@ -495,7 +495,7 @@ def test_a_timeout_counts_while_a_callback_waits_for_its_turn() -> None:
 
 
 def test_a_cancelled_request_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG, "bridle")
+    caplog.set_level(logging.DEBUG, "hackamore")
     asked = Asked()
     asked.hook("r0", 1.0)
     (job,) = asked.started()
@@ -543,7 +543,7 @@ def test_an_outcome_that_ends_the_program_is_a_failure(caplog: pytest.LogCapture
 
 
 def test_a_permission_request_for_no_tool_is_denied_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG, "bridle")
+    caplog.set_level(logging.DEBUG, "hackamore")
     it = Questioned(can_use_tool=print)
     it.feed({"type": "control_request", "request_id": "r0", "request": {**PERMISSION, "tool_name": ""}}, 0.0)
     assert it.started() == []
@@ -558,7 +558,7 @@ def test_a_permission_request_for_no_tool_is_denied_with_a_warning(caplog: pytes
 
 
 def test_long_texts_of_callbacks_are_cut(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG, "bridle")
+    caplog.set_level(logging.DEBUG, "hackamore")
     asked = Asked()
     jobs = asked.jobs()
     for number, kind in enumerate(["permission", "mcp"]):

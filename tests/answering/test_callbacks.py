@@ -16,10 +16,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from bridle import Limits, Timeouts
-from bridle.hooks import HookMatcher, HookOutput
-from bridle.permissions import Allow, Deny
-from bridle.tools import ToolContext, tool, tool_server
+from hackamore import Limits, Timeouts
+from hackamore.hooks import HookMatcher, HookOutput
+from hackamore.permissions import Allow, Deny
+from hackamore.tools import ToolContext, tool, tool_server
 from tests.contract import shows
 from tests.support.patience import patience
 from tests.support.session_fixtures import StandIn
@@ -519,9 +519,9 @@ def test_a_callback_may_run_an_event_loop_of_its_own(playing: StandIn, backend: 
 CTRL_C = """
 import asyncio, sys
 import trio
-import bridle
+import hackamore
 from pathlib import Path
-from bridle import HookMatcher, Options, tool, tool_server
+from hackamore import HookMatcher, Options, tool, tool_server
 from tests.support.light import light
 from tests.support.talking import steps
 
@@ -555,7 +555,7 @@ async def main():
         on_elicitation=interrupted,
         mcp_servers={"shop": tool_server("shop", [stop])},
     )
-    async with bridle.Session(options) as session:
+    async with hackamore.Session(options) as session:
         turn = await session.send(steps(["timed_ask", *ASKS[kind]], ["await_requests", 1]))
         await turn.result()
         print("it was only reported", session.warnings)

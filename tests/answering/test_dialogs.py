@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
-from bridle import ElicitationRequest, ElicitationResult, Options, UserDialogRequest, UserDialogResult
-from bridle.errors import OptionsError
-from bridle.messages import UserMessage
-from bridle.testing import Reply, ScriptedModel, ToolCall
+from hackamore import ElicitationRequest, ElicitationResult, Options, UserDialogRequest, UserDialogResult
+from hackamore.errors import OptionsError
+from hackamore.messages import UserMessage
+from hackamore.testing import Reply, ScriptedModel, ToolCall
 from tests.contract import shows
 from tests.support.talking import Running, ask, each, got, make, steps
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from bridle import HookMatcher, Options
-from bridle.session.core import SessionCore
-from bridle.session.readers import Readers
+from hackamore import HookMatcher, Options
+from hackamore.session.core import SessionCore
+from hackamore.session.readers import Readers
 
 
 def asked(callback: Callable[..., Any] = lambda asked, context: None) -> SessionCore[Readers]:

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from mcp.server.lowlevel import Server
 
-from bridle import ControlRejectedError, Options, OptionsError, SessionClosedError, Timeouts
-from bridle.answering.jobs import Job
-from bridle.answering.mcp_calls import check_package
-from bridle.answering.servers import Entry, Head, ObjectRun, Servers, failed
-from bridle.options.observing import CallbackCall, Observation
-from bridle.protocol.results import McpServersChange
-from bridle.session.core import SessionCore
-from bridle.session.readers import Readers
-from bridle.tools import ToolContext, tool, tool_server
+from hackamore import ControlRejectedError, Options, OptionsError, SessionClosedError, Timeouts
+from hackamore.answering.jobs import Job
+from hackamore.answering.mcp_calls import check_package
+from hackamore.answering.servers import Entry, Head, ObjectRun, Servers, failed
+from hackamore.options.observing import CallbackCall, Observation
+from hackamore.protocol.results import McpServersChange
+from hackamore.session.core import SessionCore
+from hackamore.session.readers import Readers
+from hackamore.tools import ToolContext, tool, tool_server
 from tests.support.observing import Noting, Observer
 
 ACKNOWLEDGED = {"jsonrpc": "2.0", "id": 0, "result": {}}
@@ -462,7 +462,7 @@ def test_a_notification_of_a_server_object_is_not_an_operation_of_the_user() -> 
 
 
 def test_a_request_of_a_server_object_that_cannot_be_sent_is_answered(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG, "bridle")
+    caplog.set_level(logging.DEBUG, "hackamore")
     served, _, entry = connected()
     run = run_of(entry)
     run.note_initialize(b'{"params": {"capabilities": {"elicitation": {}}}}')
@@ -602,7 +602,7 @@ def test_a_server_object_without_a_server_is_refused() -> None:
         check_package("x", Halved())
     assert str(refused.value) == (
         "`mcp_servers.x` looks like a server object of the `mcp` package and has no low-level server inside: this version of "
-        "Bridle does not support it."
+        "Hackamore does not support it."
     )
     assert refused.value.field == "mcp_servers.x"
     check_package("x", Server("shop"))

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from bridle import BridleError, HookMatcher, Limits, Options, StreamWarning, TurnTimeoutError
-from bridle.answering.jobs import Job
-from bridle.answering.observers import Observers, observers_of
-from bridle.options.observing import ONE_TURN, CallbackEnd
-from bridle.protocol.deadlines import TURN_KINDS
-from bridle.queries.plain import PlainQuery
-from bridle.session.steering import SteeredQuery
+from hackamore import HackamoreError, HookMatcher, Limits, Options, StreamWarning, TurnTimeoutError
+from hackamore.answering.jobs import Job
+from hackamore.answering.observers import Observers, observers_of
+from hackamore.options.observing import ONE_TURN, CallbackEnd
+from hackamore.protocol.deadlines import TURN_KINDS
+from hackamore.queries.plain import PlainQuery
+from hackamore.session.steering import SteeredQuery
 from tests.session.test_deadlines import HOOK, RESULT, RUNNING, TEXT, Clocked
 from tests.support.observing import Noting, Observer
 
@@ -110,9 +110,9 @@ def test_ctrl_c_in_an_observer_is_raised() -> None:
 
 
 def test_an_observer_may_refuse_a_prompt() -> None:
-    first, refusing, last = Noting(), Noting("prompt_sending", error=BridleError), Noting()
+    first, refusing, last = Noting(), Noting("prompt_sending", error=HackamoreError), Noting()
     observers, warnings = told(one=first, two=refusing, three=last)
-    with pytest.raises(BridleError, match="prompt_sending") as refused:
+    with pytest.raises(HackamoreError, match="prompt_sending") as refused:
         observers.prompt_sending("t", "hi")
     assert first.heard[0] == ("prompt_sending", "t", "hi")
     for notes in (first, refusing, last):
@@ -126,7 +126,7 @@ def test_an_observer_may_refuse_a_prompt() -> None:
 def test_the_end_closes_what_is_open_once() -> None:
     notes = Noting()
     observers, _ = told(telemetry=notes)
-    error = BridleError("over")
+    error = HackamoreError("over")
     for turn_id in ("done", "started", "open"):
         observers.prompt_sending(turn_id, "hi")
     observers.turn_changed("started", "started", None)
@@ -282,7 +282,7 @@ def test_a_prompt_that_cannot_be_sent_is_a_failed_turn() -> None:
     assert first[0] == "prompt_sending"
     assert second == ("turn_changed", first[1], "failed", None)
     session.core.begin_stop(session.now)
-    with pytest.raises(BridleError):
+    with pytest.raises(HackamoreError):
         session.core.send("late", None, session.now)
     assert notes.names().count("prompt_sending") == 1
 

@@ -13,13 +13,13 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from bridle.aio.from_thread import run_in
-from bridle.errors import ControlRejectedError, SessionClosedError
-from bridle.hooks import HookMatcher, HookOutput
-from bridle.permissions import Allow
-from bridle.protocol.states.session import SessionState
-from bridle.tools import ToolContext, tool, tool_server
-from bridle.waiting.event_loops import Loop
+from hackamore.aio.from_thread import run_in
+from hackamore.errors import ControlRejectedError, SessionClosedError
+from hackamore.hooks import HookMatcher, HookOutput
+from hackamore.permissions import Allow
+from hackamore.protocol.states.session import SessionState
+from hackamore.tools import ToolContext, tool, tool_server
+from hackamore.waiting.event_loops import Loop
 from tests.contract import shows
 from tests.support.patience import patience
 from tests.support.talking import Running, ask, got, make, steps, texts

@@ -14,9 +14,9 @@ import pytest
 from mcp.server.lowlevel import Server
 from mcp.server.mcpserver import Context, MCPServer
 
-from bridle import Options
-from bridle.errors import ControlRejectedError, ControlTimeoutError, OptionsError
-from bridle.tools import tool, tool_server
+from hackamore import Options
+from hackamore.errors import ControlRejectedError, ControlTimeoutError, OptionsError
+from hackamore.tools import tool, tool_server
 from tests.contract import shows
 from tests.support import stand_in_servers
 from tests.support.patience import patience
@@ -321,7 +321,7 @@ def test_nothing_is_left_of_a_session_with_servers(shell: Shell, connecting: Cal
             import asyncio
 
             return {task.get_name() for task in asyncio.all_tasks()}
-        return {thread.name for thread in threading.enumerate() if thread.name.startswith("bridle")}
+        return {thread.name for thread in threading.enumerate() if thread.name.startswith("hackamore")}
 
     async def scenario() -> None:
         before = await tasks()
@@ -382,7 +382,7 @@ def test_a_low_level_server(shell: Shell, connecting: Callable[..., Options]) ->
 def test_a_missing_package_is_named(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server("low")
     monkeypatch.setitem(sys.modules, "mcp.shared.memory", None)
-    with pytest.raises(OptionsError, match=r"bridle\[mcp\]") as caught:
+    with pytest.raises(OptionsError, match=r"hackamore\[mcp\]") as caught:
         make(shell, Options(mcp_servers={"low": server}))
     assert caught.value.field == "mcp_servers.low"
 

@@ -12,11 +12,11 @@ import pytest
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver import Image as McpImage
 
-from bridle import Options
-from bridle.messages import UserMessage
-from bridle.protocol.states.session import TurnState
-from bridle.testing import Repeat, Reply, ScriptedModel, ToolCall
-from bridle.tools import Image, ToolContext, ToolError, ToolResult, tool, tool_server
+from hackamore import Options
+from hackamore.messages import UserMessage
+from hackamore.protocol.states.session import TurnState
+from hackamore.testing import Repeat, Reply, ScriptedModel, ToolCall
+from hackamore.tools import Image, ToolContext, ToolError, ToolResult, tool, tool_server
 from tests.contract import shows
 from tests.support.talking import Running, each, got, texts
 

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridle import Limits
-from bridle.answering import stdio
-from bridle.answering.stdio import StdioConnection
-from bridle.tools import ToolContext, tool, tool_server
+from hackamore import Limits
+from hackamore.answering import stdio
+from hackamore.answering.stdio import StdioConnection
+from hackamore.tools import ToolContext, tool, tool_server
 from tests.tools.support import call_request, request
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridle.answering.jobs import Job
+    from hackamore.answering.jobs import Job
 
 
 @tool

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import bridle
-from bridle import Budget, Options, Price
-from bridle.testing import Script, SimulatedCLI
+import hackamore
+from hackamore import Budget, Options, Price
+from hackamore.testing import Script, SimulatedCLI
 
 PRICES = {"claude-opus-5-5": Price(input=1000, output=2000)}
 """A reply of the simulated CLI has 10 tokens in and 5 out: it costs two cents."""
@@ -41,7 +41,7 @@ async def spend(options: Options) -> int:
     import anyio
 
     calls = Calls()
-    async with bridle.Session(options, transport=simulated()) as session:
+    async with hackamore.Session(options, transport=simulated()) as session:
 
         async def count() -> None:
             async for message in session.messages():
@@ -53,7 +53,7 @@ async def spend(options: Options) -> int:
             while True:
                 try:
                     await (await session.send("What is here?")).result()
-                except bridle.BudgetExceededError as error:
+                except hackamore.BudgetExceededError as error:
                     if not error.sent:
                         break
             await session.finish()

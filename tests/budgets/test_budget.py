@@ -11,8 +11,8 @@ from typing import Any
 import anyio
 import pytest
 
-import bridle
-from bridle import (
+import hackamore
+from hackamore import (
     AssistantMessage,
     Budget,
     BudgetError,
@@ -24,8 +24,8 @@ from bridle import (
     UnknownPriceError,
     sync,
 )
-from bridle.budgets import Allowance, Spend
-from bridle.testing import Script, SimulatedCLI
+from hackamore.budgets import Allowance, Spend
+from hackamore.testing import Script, SimulatedCLI
 from tests.budgets.racing import PRICES, REPLY, simulated
 from tests.contract import shows
 from tests.support.patience import patience
@@ -49,7 +49,7 @@ HOOKS: Any = {"PreToolUse": look}
 
 
 def session(shell: Shell, budget: Any, cli: Any = None, **more: Any) -> Held:
-    kind = sync.Session if shell.blocking else bridle.Session
+    kind = sync.Session if shell.blocking else hackamore.Session
     return Held(kind(Options(budget=budget, **more), transport=cli or simulated()))
 
 
@@ -301,7 +301,7 @@ def test_blocks_of_tasks_are_apart() -> None:
 
     async def one(number: int) -> None:
         with acme if number % 2 else budget.keyed(tenant="other"):
-            await bridle.run("What is here?", Options(budget=budget), transport=simulated())
+            await hackamore.run("What is here?", Options(budget=budget), transport=simulated())
 
     async def scenario() -> None:
         async with anyio.create_task_group() as group:
@@ -329,7 +329,7 @@ def test_a_conversation_of_a_pool_keeps_its_process_with_the_same_key() -> None:
 @shows("budgets.limits.raised")
 def test_a_pool_continues_after_the_limit_is_raised(shell: Shell) -> None:
     budget = Budget(usd=REPLY, prices=PRICES, per={"tenant": 1.0})
-    kind = sync.SessionPool if shell.blocking else bridle.SessionPool
+    kind = sync.SessionPool if shell.blocking else hackamore.SessionPool
 
     async def scenario() -> None:
         pool = kind(Options(budget=budget, hooks=HOOKS), warm=1, transport=careful())
@@ -367,13 +367,13 @@ def test_files_that_cannot_be_used(tmp_path: Path) -> None:
         Budget(usd=1.0, path=tmp_path / "missing" / "budget.db")
     other = tmp_path / "other.db"
     other.write_text("this is not a database, and long enough to be taken for one" * 10)
-    with pytest.raises(BudgetError, match="Check that it is a SQLite file of Bridle"):
+    with pytest.raises(BudgetError, match="Check that it is a SQLite file of Hackamore"):
         Budget(usd=1.0, path=other)
     newer = tmp_path / "newer.db"
     with sqlite3.connect(newer) as connection:
         connection.execute("PRAGMA user_version = 99")
     connection.close()
-    with pytest.raises(BudgetError, match="Update Bridle, or use another file"):
+    with pytest.raises(BudgetError, match="Update Hackamore, or use another file"):
         Budget(usd=1.0, path=newer)
 
 
@@ -466,7 +466,7 @@ def test_a_forked_process(tmp_path: Path) -> None:
         ),
         (
             {"usd": 1, "prices": {"m": 3}},
-            "`prices['m']` must be a `bridle.Price(input=..., output=...)` in US dollars for a million tokens, got 3",
+            "`prices['m']` must be a `hackamore.Price(input=..., output=...)` in US dollars for a million tokens, got 3",
         ),
         ({"usd": 1, "prices": {"": Price(input=1, output=1)}}, "`prices` must be a dict with names of models"),
         ({"usd": 1, "path": 3}, "`path` must be a str or a path, got 3"),

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from bridle import Budget, BudgetError
-from bridle.budgets import Spend
-from bridle.budgets import ledger as module
-from bridle.budgets.ledger import Bounds, Ledger, Row
+from hackamore import Budget, BudgetError
+from hackamore.budgets import Spend
+from hackamore.budgets import ledger as module
+from hackamore.budgets.ledger import Bounds, Ledger, Row
 from tests.support.connections import opened, steps
 from tests.support.forking import Baton, Fork
 
-# What a Bridle of version 2 of the tables has left.
+# What a Hackamore of version 2 of the tables has left.
 VERSION_2 = """
     CREATE TABLE accounts (key TEXT PRIMARY KEY, usd INTEGER NOT NULL DEFAULT 0, tokens INTEGER NOT NULL DEFAULT 0,
         warned_usd INTEGER NOT NULL DEFAULT -1, warned_tokens INTEGER NOT NULL DEFAULT -1) WITHOUT ROWID;
@@ -210,11 +210,11 @@ def test_spending_is_looked_up_while_another_program_writes(tmp_path: Path) -> N
         assert ledger.spent(["a", "b"]) == [Row("a", 3, 4), Row("b", 0, 0)]
 
 
-def test_a_file_of_an_older_bridle_is_refused_as_it_is(tmp_path: Path) -> None:
+def test_a_file_of_an_older_hackamore_is_refused_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "budget.db"
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(VERSION_2 + "PRAGMA user_version = 1;")
-    with pytest.raises(BudgetError, match=r"budget\.db' has version 1, which is too old for this Bridle"):
+    with pytest.raises(BudgetError, match=r"budget\.db' has version 1, which is too old for this Hackamore"):
         Ledger(str(path))
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA user_version").fetchone() == (1,)

@@ -17,8 +17,8 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from bridle.budgets import ledger as module
-from bridle.budgets.ledger import NANO, Bounds, Ledger, Row
+from hackamore.budgets import ledger as module
+from hackamore.budgets.ledger import NANO, Bounds, Ledger, Row
 from tests.support.examples import examples
 from tests.support.mortal import KilledError, Mortal
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from bridle import Price
-from bridle.budgets.metering import Meter
-from bridle.budgets.prices import PRICES, Tokens, price_of, short_name
-from bridle.messages import Message, from_data
+from hackamore import Price
+from hackamore.budgets.metering import Meter
+from hackamore.budgets.prices import PRICES, Tokens, price_of, short_name
+from hackamore.messages import Message, from_data
 from tests.contract import shows
 
 OPUS = "claude-opus-5-5"

@@ -12,10 +12,10 @@ from pathlib import Path
 import anyio
 import pytest
 
-import bridle
-from bridle import Budget, BudgetExceededError, Options, sync
-from bridle.budgets.ledger import Bounds, Ledger
-from bridle.testing import Script, SimulatedCLI
+import hackamore
+from hackamore import Budget, BudgetExceededError, Options, sync
+from hackamore.budgets.ledger import Bounds, Ledger
+from hackamore.testing import Script, SimulatedCLI
 from tests.budgets import racing
 from tests.budgets.racing import PRICES, REPLY, Calls, race, simulated
 from tests.contract import shows
@@ -29,7 +29,7 @@ def check(budget: Budget, calls: int, limit: float, sessions: int) -> None:
     assert limit <= budget.spent.usd <= limit + sessions * REPLY + 1e-9
     assert calls * REPLY == pytest.approx(budget.spent.usd)
     assert budget.account().turns == 0
-    assert budget.reserved == bridle.budgets.Spend(0.0, 0)
+    assert budget.reserved == hackamore.budgets.Spend(0.0, 0)
 
 
 @shows("budgets.shared.overshoot")
@@ -98,7 +98,7 @@ def test_only_one_starts_on_the_last_cent() -> None:
 
     async def one(everyone: anyio.Event) -> None:
         cli = SimulatedCLI(script, per_session=True)
-        async with bridle.Session(Options(budget=budget), transport=cli) as session:
+        async with hackamore.Session(Options(budget=budget), transport=cli) as session:
             try:
                 turn = await session.send("What is 2 + 2?")
             except BudgetExceededError as error:
@@ -126,13 +126,13 @@ def test_only_one_starts_on_the_last_cent() -> None:
 
 HANGS = """
 import sys, threading
-import bridle.sync
-from bridle import Budget, Options
-from bridle.budgets.ledger import Bounds, Ledger
-from bridle.testing import Script, SimulatedCLI
+import hackamore.sync
+from hackamore import Budget, Options
+from hackamore.budgets.ledger import Bounds, Ledger
+from hackamore.testing import Script, SimulatedCLI
 
 budget = Budget(usd=10.0, per={"tenant": 1.0}, path=sys.argv[1], reserve=1.0).keyed(tenant="acme")
-session = bridle.sync.Session(Options(budget=budget), transport=SimulatedCLI(Script().user().hang()))
+session = hackamore.sync.Session(Options(budget=budget), transport=SimulatedCLI(Script().user().hang()))
 session.start()
 turn = session.send("Work.")
 print("sent", flush=True)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
-import bridle
-from bridle import Budget, BudgetExceededError, Options
-from bridle.budgets import PRICES, Tokens
-from bridle.testing import Repeat, Reply, ScriptedModel, ToolCall, Usage
+import hackamore
+from hackamore import Budget, BudgetExceededError, Options
+from hackamore.budgets import PRICES, Tokens
+from hackamore.testing import Repeat, Reply, ScriptedModel, ToolCall, Usage
 from tests.contract import shows
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def test_the_cost_is_that_of_the_cli(real_cli: RealCLI, partial: bool) -> None:
             Reply("resumed", usage=Usage(11, 13)),
         ) as model:
             options = options_for(real_cli, model, budget=budget, include_partial_messages=partial)
-            async with bridle.Session(options) as session:
+            async with hackamore.Session(options) as session:
                 turn = await session.send("one")
                 async for message in turn:
                     if message.type in ("user", "stream_event"):  # the first reply is complete
@@ -63,7 +63,7 @@ def test_the_cost_is_that_of_the_cli(real_cli: RealCLI, partial: bool) -> None:
                 second = await (await session.send("two")).result()
                 assert budget.spent.usd == pytest.approx(second.total_cost_usd)
                 before = budget.spent.usd
-            result = await bridle.run("three", options.replace(resume=session.session_id))
+            result = await hackamore.run("three", options.replace(resume=session.session_id))
             assert result.cost is not None
             assert budget.spent.usd - before == pytest.approx((11 * 4 + 13 * 20) / 1e6)
             assert budget.spent.tokens == 100 + 50 + 1300 + 277 + 16 + 24
@@ -82,7 +82,7 @@ def test_sessions_race_for_the_last_dollars(real_cli: RealCLI) -> None:
     errors: list[BudgetExceededError] = []
 
     async def work(options: Options) -> None:
-        async with bridle.Session(options) as session:
+        async with hackamore.Session(options) as session:
             while True:
                 try:
                     await (await session.send("Work until the budget is spent.")).result()
@@ -116,7 +116,7 @@ def test_background_agents_are_charged_and_stopped(real_cli: RealCLI) -> None:
         forever = Repeat(Reply("go on", ToolCall("Bash", {"command": "sleep 0.05"}), usage=Usage(20_000, 100)))
         call = ToolCall("Agent", {"description": "d", "prompt": "Work.", "subagent_type": "general-purpose"})
         with ScriptedModel(Reply("start", call), Repeat(Reply("It works.")), subagents={"*": [forever]}) as model:
-            async with bridle.Session(options_for(real_cli, model, budget=budget)) as session:
+            async with hackamore.Session(options_for(real_cli, model, budget=budget)) as session:
                 await (await session.send("Start an agent.")).result()
                 await session.wait_idle(timeout=60)
                 assert [warning.code for warning in session.warnings if warning.code == "BUDGET_SPENT"]
@@ -148,7 +148,7 @@ def test_the_price_list_is_that_of_the_cli(real_cli: RealCLI) -> None:
         found: dict[str, list[float]] = {}
         replies = [Reply("ok", usage=usage) for _ in PRICES for usage in kinds]
         with ScriptedModel(*replies) as model:
-            async with bridle.Session(options_for(real_cli, model)) as session:
+            async with hackamore.Session(options_for(real_cli, model)) as session:
                 for name in PRICES:
                     await session.set_model(name)
                     found[name] = []

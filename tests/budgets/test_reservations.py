@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from bridle.budgets.ledger import Bounds, Ledger
-from bridle.storage.holders import boot
+from hackamore.budgets.ledger import Bounds, Ledger
+from hackamore.storage.holders import boot
 
 ELSEWHERE = "machine|boot|space|1|1|abc"
 MINUTES = 60.0

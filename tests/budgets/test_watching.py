@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from bridle import BridleError, Budget, Options
-from bridle.budgets.amounts import Allowance, Spend
-from bridle.budgets.book import Book, Limits
-from bridle.budgets.ledger import Ledger, Row
-from bridle.budgets.watching import Watch
-from bridle.messages import Message, from_data
+from hackamore import HackamoreError, Budget, Options
+from hackamore.budgets.amounts import Allowance, Spend
+from hackamore.budgets.book import Book, Limits
+from hackamore.budgets.ledger import Ledger, Row
+from hackamore.budgets.watching import Watch
+from hackamore.messages import Message, from_data
 
 
 class Talk:
@@ -27,7 +27,7 @@ class Talk:
     def warn(self, code: str, message: str, **context: object) -> None:
         pass
 
-    def end_turn(self, turn_id: str | None, error: BridleError) -> None:
+    def end_turn(self, turn_id: str | None, error: HackamoreError) -> None:
         self.ended.append(turn_id)
 
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bridle.transports.process.processes import Identity, descendants, identity
+from hackamore.transports.process.processes import Identity, descendants, identity
 from tests.support.leaks import command_line, wait_gone
 from tests.support.patience import patience
 
-COMMAND = (sys.executable, "-m", "bridle.cli")
+COMMAND = (sys.executable, "-m", "hackamore.cli")
 SECONDS = 30.0
 
 
@@ -46,7 +46,7 @@ class Ran:
 
 
 class Command:
-    """Runs `bridle` with a stand-in CLI or a real one."""
+    """Runs `hackamore` with a stand-in CLI or a real one."""
 
     def __init__(self, folder: Path, cli_path: str) -> None:
         self.cli_path = cli_path

@@ -19,7 +19,7 @@ Started: TypeAlias = Callable[..., subprocess.Popen[bytes]]
 
 
 @pytest.fixture
-def bridle(tmp_path: Path) -> Command:
+def hackamore(tmp_path: Path) -> Command:
     """Return the command with the stand-in CLI."""
     return Command(tmp_path, str(program(tmp_path / "claude", stand_in)))
 

@@ -1,4 +1,4 @@
-"""A conversation with `bridle chat` at a terminal of its own, as a person has it: wait for something, type something."""
+"""A conversation with `hackamore chat` at a terminal of its own, as a person has it: wait for something, type something."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-from bridle.transports.process.processes import Identity
+from hackamore.transports.process.processes import Identity
 from tests.cli.command import SECONDS, Command, children_of, left_of
 from tests.support.patience import patience
 
@@ -31,7 +31,7 @@ PROMPT = re.compile(r"\n> $")
 
 
 class Talk:
-    """One run of `bridle chat`, with plain lines.
+    """One run of `hackamore chat`, with plain lines.
 
     Attributes:
         process: the command.

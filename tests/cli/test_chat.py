@@ -1,4 +1,4 @@
-"""`bridle chat` with a stand-in CLI: prompts from a pipe, what the real CLI cannot be made to do, and texts that cannot be trusted."""
+"""`hackamore chat` with a stand-in CLI: prompts from a pipe, what the real CLI cannot be made to do, and texts that cannot be trusted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Started = Callable[[subprocess.Popen[bytes]], subprocess.Popen[bytes]]
 
 
 @pytest.fixture
-def bridle(tmp_path: Path) -> Command:
+def hackamore(tmp_path: Path) -> Command:
     """Return the command with the stand-in for sessions."""
     return Command(tmp_path, str(program(tmp_path / "claude", stand_in_session)))
 
@@ -44,8 +44,8 @@ def asking(**more: Any) -> str:
 # -- prompts from a pipe -------------------------------------------------------------------------------------------------------
 
 
-def test_one_prompt_for_each_line(bridle: Command) -> None:
-    ran = bridle("chat", "zero", stdin=b"one\n\ntwo\\\nand more\n/help\nlast, without an end")
+def test_one_prompt_for_each_line(hackamore: Command) -> None:
+    ran = hackamore("chat", "zero", stdin=b"one\n\ntwo\\\nand more\n/help\nlast, without an end")
     assert ran.code == 0
     assert ran.text.startswith("zero\n\none\n\ntwo\nand more\n")
     assert "\n  /help" in ran.text
@@ -55,34 +55,34 @@ def test_one_prompt_for_each_line(bridle: Command) -> None:
         position = ran.errors.find(part, position)
         assert position >= 0, (part, ran.errors)
     assert "\x1b" not in ran.text
-    assert "\nResume with: bridle chat --resume " in ran.errors
+    assert "\nResume with: hackamore chat --resume " in ran.errors
 
 
-def test_prompts_from_a_file(bridle: Command, tmp_path: Path) -> None:
+def test_prompts_from_a_file(hackamore: Command, tmp_path: Path) -> None:
     source = tmp_path / "prompts"
     source.write_text("\ufeffone\r\ntwo\r\n")
     with source.open("rb") as file:
-        process = bridle.start("chat", stdin=file)
+        process = hackamore.start("chat", stdin=file)
         out, _ = process.communicate(timeout=patience(30))
     assert process.returncode == 0
     assert out == b"one\n\ntwo\n"
 
 
 @pytest.mark.parametrize("stdin", [b"", b"\n\n", b"/quit\nnever\n"], ids=["nothing", "empty lines", "quit"])
-def test_nothing_to_say(bridle: Command, stdin: bytes) -> None:
-    ran = bridle("chat", stdin=stdin)
+def test_nothing_to_say(hackamore: Command, stdin: bytes) -> None:
+    ran = hackamore("chat", stdin=stdin)
     assert (ran.code, ran.text, ran.errors) == (0, "", "")
 
 
-def test_closed_stdin(bridle: Command) -> None:
+def test_closed_stdin(hackamore: Command) -> None:
     shell = 'exec "$@" <&-'
-    arguments = ["sh", "-c", shell, "sh", *bridle.arguments("chat", "hello")]
-    done = subprocess.run(arguments, env=bridle.environment, capture_output=True, timeout=patience(30), check=False)
+    arguments = ["sh", "-c", shell, "sh", *hackamore.arguments("chat", "hello")]
+    done = subprocess.run(arguments, env=hackamore.environment, capture_output=True, timeout=patience(30), check=False)
     assert (done.returncode, done.stdout) == (0, b"hello\n"), done
 
 
-def test_nobody_can_be_asked(bridle: Command) -> None:
-    ran = bridle("chat", stdin=piped(asking()))
+def test_nobody_can_be_asked(hackamore: Command) -> None:
+    ran = hackamore("chat", stdin=piped(asking()))
     assert ran.code == 0
     assert (
         "Bash was denied: there is no terminal to ask at. Allow it with --allow Bash, or everything with --yes."
@@ -91,46 +91,46 @@ def test_nobody_can_be_asked(bridle: Command) -> None:
     assert '"behavior": "deny"' in ran.text
 
 
-def test_yes_for_all(bridle: Command) -> None:
-    ran = bridle("chat", "--yes", stdin=piped(asking(), asking(requires_user_interaction=True)))
+def test_yes_for_all(hackamore: Command) -> None:
+    ran = hackamore("chat", "--yes", stdin=piped(asking(), asking(requires_user_interaction=True)))
     assert ran.code == 0
     assert "Bash was allowed: --yes." in ran.errors
     assert "Bash was denied: there is no terminal to ask at. Only a person at a terminal may allow it." in ran.errors
     assert ran.text.index('"behavior": "allow"') < ran.text.index('"behavior": "deny"')
 
 
-def test_error_result(bridle: Command) -> None:
-    ran = bridle("chat", stdin=piped(prompt(["error_result"]), "goes on"))
+def test_error_result(hackamore: Command) -> None:
+    ran = hackamore("chat", stdin=piped(prompt(["error_result"]), "goes on"))
     assert ran.code == 1
     assert "it went wrong" in ran.errors
     assert ran.text == "goes on\n"
 
 
-def test_deadline_of_a_turn(bridle: Command) -> None:
-    ran = bridle("chat", "--timeout", "0.3", stdin=piped(prompt(["hang"]), "goes on"))
+def test_deadline_of_a_turn(hackamore: Command) -> None:
+    ran = hackamore("chat", "--timeout", "0.3", stdin=piped(prompt(["hang"]), "goes on"))
     assert ran.code == 1
     assert "0.3" in ran.errors
     assert ran.text == "goes on\n"
 
 
-def test_background_tasks_are_awaited(bridle: Command) -> None:
+def test_background_tasks_are_awaited(hackamore: Command) -> None:
     task = {"task_id": "b1", "task_type": "shell", "description": "build"}
     late = ["later", [["ask", "can_use_tool", ASKED], ["background", []]]]
-    ran = bridle("chat", "--yes", stdin=piped(prompt(late, ["background", [task]])))
+    ran = hackamore("chat", "--yes", stdin=piped(prompt(late, ["background", [task]])))
     assert ran.code == 0
     assert "Bash was allowed" in ran.errors
 
 
-def test_refused_command(bridle: Command) -> None:
-    ran = bridle("chat", stdin=piped("/mode nonsense", "goes on"))
+def test_refused_command(hackamore: Command) -> None:
+    ran = hackamore("chat", stdin=piped("/mode nonsense", "goes on"))
     assert ran.code == 1
     assert "error: /mode needs one of" in ran.errors
     assert ran.text == "goes on\n"
 
 
-def test_server_that_asks(bridle: Command) -> None:
+def test_server_that_asks(hackamore: Command) -> None:
     question = {"mcp_server_name": "shop", "message": "How many?", "mode": "form", "requested_schema": {}}
-    ran = bridle("chat", stdin=piped(prompt(["ask", "elicitation", question])))
+    ran = hackamore("chat", stdin=piped(prompt(["ask", "elicitation", question])))
     assert "The MCP server shop asked a question and was declined: there is no terminal to ask at." in ran.errors
     assert '"action": "decline"' in ran.text
 
@@ -150,15 +150,15 @@ def test_server_that_asks(bridle: Command) -> None:
     ],
     ids=["flag", "mode", "folder", "json", "two prompts", "no text"],
 )
-def test_usage(bridle: Command, arguments: list[str], stdin: bytes, says: str) -> None:
-    ran = bridle("chat", *arguments, stdin=stdin)
+def test_usage(hackamore: Command, arguments: list[str], stdin: bytes, says: str) -> None:
+    ran = hackamore("chat", *arguments, stdin=stdin)
     assert (ran.code, ran.text) == (2, "")
     assert says in ran.errors
     assert "Traceback" not in ran.errors
 
 
-def test_help(bridle: Command) -> None:
-    shown = bridle("chat", "--help")
+def test_help(hackamore: Command) -> None:
+    shown = hackamore("chat", "--help")
     assert shown.code == 0
     for part in ("--yes", "--resume", "--allow", "--option", "Ctrl-D", "130", "Examples"):
         assert part in shown.text
@@ -172,12 +172,12 @@ def test_help(bridle: Command) -> None:
     ("step", "says"), [(["die"], "SIGKILL"), (["exit", 3], "exit code 3"), (["exit", 0], "while a prompt was open")]
 )
 @pytest.mark.parametrize("terminal", [False, True])
-def test_cli_that_dies_in_a_turn(bridle: Command, step: list[Any], says: str, terminal: bool) -> None:
+def test_cli_that_dies_in_a_turn(hackamore: Command, step: list[Any], says: str, terminal: bool) -> None:
     if terminal:
-        ran = bridle.on_terminal("chat", prompt(["text", "so far"], step))
+        ran = hackamore.on_terminal("chat", prompt(["text", "so far"], step))
         errors = ran.text
     else:
-        ran = bridle("chat", stdin=piped(prompt(["text", "so far"], step), "never said"))
+        ran = hackamore("chat", stdin=piped(prompt(["text", "so far"], step), "never said"))
         errors = ran.errors
     assert ran.code == 1
     assert "so far" in ran.text
@@ -192,17 +192,17 @@ def test_cli_that_dies_in_a_turn(bridle: Command, step: list[Any], says: str, te
     [([["exit", 1]], 3), ([["die"]], 3), ([["refuse", "no\x1b[2J"]], 3)],
     ids=["exit", "killed", "refused"],
 )
-def test_cli_that_does_not_start(bridle: Command, start: list[Any], code: int) -> None:
-    bridle.environment["STAND_IN_START"] = json.dumps(start)
-    ran = bridle("chat", "hi")
+def test_cli_that_does_not_start(hackamore: Command, start: list[Any], code: int) -> None:
+    hackamore.environment["STAND_IN_START"] = json.dumps(start)
+    ran = hackamore("chat", "hi")
     assert ran.code == code
     assert "error: " in ran.errors
     assert "Traceback" not in ran.errors
     check(ran)
 
 
-def test_cli_that_ends_by_itself(bridle: Command) -> None:
-    with Talk(bridle) as chat:
+def test_cli_that_ends_by_itself(hackamore: Command) -> None:
+    with Talk(hackamore) as chat:
         chat.until_prompt()
         chat.say(prompt(["text", "bye"], ["later", [["background", []]]]))
         chat.until_prompt()
@@ -215,11 +215,11 @@ def test_cli_that_ends_by_itself(bridle: Command) -> None:
         assert chat.left() == []
 
 
-def test_interrupt_while_it_starts(bridle: Command, started: Started, tmp_path: Path) -> None:
+def test_interrupt_while_it_starts(hackamore: Command, started: Started, tmp_path: Path) -> None:
     ready = tmp_path / "ready"
     os.mkfifo(ready)
-    bridle.environment["STAND_IN_START"] = json.dumps([["touch", str(ready)], ["silent"]])
-    process = started(bridle.start("chat", stdin=subprocess.PIPE))
+    hackamore.environment["STAND_IN_START"] = json.dumps([["touch", str(ready)], ["silent"]])
+    process = started(hackamore.start("chat", stdin=subprocess.PIPE))
     with open(ready, "rb"):
         below = children_of(process)
     process.send_signal(signal.SIGINT)
@@ -229,8 +229,8 @@ def test_interrupt_while_it_starts(bridle: Command, started: Started, tmp_path: 
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_signals_while_nobody_reads(bridle: Command, started: Started, number: signal.Signals) -> None:
-    process = started(bridle.start("chat", prompt(["flood", 5_000, 1_000]), stdin=subprocess.PIPE))
+def test_signals_while_nobody_reads(hackamore: Command, started: Started, number: signal.Signals) -> None:
+    process = started(hackamore.start("chat", prompt(["flood", 5_000, 1_000]), stdin=subprocess.PIPE))
     assert process.stdout is not None
     assert b"xxxx" in process.stdout.read(200_000)
     # Nobody reads on: the command is, or will be, blocked in a write.
@@ -248,8 +248,8 @@ def test_signals_while_nobody_reads(bridle: Command, started: Started, number: s
     assert left_of(below) == []
 
 
-def test_reader_that_goes_away(bridle: Command, started: Started) -> None:
-    process = started(bridle.start("chat", prompt(["flood", 5_000, 1_000]), stdin=subprocess.PIPE))
+def test_reader_that_goes_away(hackamore: Command, started: Started) -> None:
+    process = started(hackamore.start("chat", prompt(["flood", 5_000, 1_000]), stdin=subprocess.PIPE))
     assert process.stdout is not None
     assert b"xxxx" in process.stdout.read(10_000)
     below = children_of(process)
@@ -262,9 +262,9 @@ def test_reader_that_goes_away(bridle: Command, started: Started) -> None:
     assert left_of(below) == []
 
 
-def test_second_interrupt_ends_what_does_not_listen(bridle: Command) -> None:
+def test_second_interrupt_ends_what_does_not_listen(hackamore: Command) -> None:
     grace = 'timeouts={"kill_grace": 0.5, "stop_grace": 0.1}'
-    with Talk(bridle, "--option", grace) as chat:
+    with Talk(hackamore, "--option", grace) as chat:
         chat.until_prompt()
         chat.say(prompt(["ignore_term"], ["text", "now"], ["silent"]))
         chat.until("\nnow\n")
@@ -279,8 +279,8 @@ def test_second_interrupt_ends_what_does_not_listen(bridle: Command) -> None:
 # -- questions -----------------------------------------------------------------------------------------------------------------
 
 
-def test_what_only_a_person_may_allow(bridle: Command) -> None:
-    with Talk(bridle) as chat:
+def test_what_only_a_person_may_allow(hackamore: Command) -> None:
+    with Talk(hackamore) as chat:
         chat.until_prompt()
         chat.say(asking(requires_user_interaction=True, suppress_always_allow_rule=True))
         assert "always" not in chat.until("Allow Bash? yes, [n]o ").rpartition("wants to run")[2]
@@ -293,8 +293,8 @@ def test_what_only_a_person_may_allow(bridle: Command) -> None:
         assert chat.code() == 0
 
 
-def test_rule_of_our_own(bridle: Command) -> None:
-    with Talk(bridle) as chat:
+def test_rule_of_our_own(hackamore: Command) -> None:
+    with Talk(hackamore) as chat:
         chat.until_prompt()
         chat.say(asking())
         assert "always: allow Bash (in this session)" in chat.until("Allow Bash?")
@@ -306,9 +306,9 @@ def test_rule_of_our_own(bridle: Command) -> None:
         assert chat.code() == 0
 
 
-def test_all_of_a_long_input_can_be_seen(bridle: Command) -> None:
+def test_all_of_a_long_input_can_be_seen(hackamore: Command) -> None:
     command = "\n".join(f"echo {number}" for number in range(60))
-    with Talk(bridle) as chat:
+    with Talk(hackamore) as chat:
         chat.until_prompt()
         chat.say(asking(input={"command": command}))
         shown = chat.until("Allow Bash?").rpartition("wants to run")[2]
@@ -322,9 +322,9 @@ def test_all_of_a_long_input_can_be_seen(bridle: Command) -> None:
         assert chat.code() == 0
 
 
-def test_what_was_typed_before_is_no_answer(bridle: Command, tmp_path: Path) -> None:
+def test_what_was_typed_before_is_no_answer(hackamore: Command, tmp_path: Path) -> None:
     go = tmp_path / "go"
-    with Talk(bridle) as chat:
+    with Talk(hackamore) as chat:
         chat.until_prompt()
         chat.say(prompt(["text", "now"], ["await_file", str(go)], ["ask", "can_use_tool", ASKED]))
         chat.until("\nnow\n")
@@ -337,8 +337,8 @@ def test_what_was_typed_before_is_no_answer(bridle: Command, tmp_path: Path) -> 
         assert chat.code() == 0
 
 
-def test_pasted_lines_are_one_prompt(bridle: Command) -> None:
-    with Talk(bridle) as chat:
+def test_pasted_lines_are_one_prompt(hackamore: Command) -> None:
+    with Talk(hackamore) as chat:
         chat.until_prompt()
         chat.type('[["text",\n"third"\n]]')
         chat.until("]]\n. ")
@@ -349,8 +349,8 @@ def test_pasted_lines_are_one_prompt(bridle: Command) -> None:
         assert chat.code() == 0
 
 
-def test_several_questions_come_one_after_the_other(bridle: Command) -> None:
-    with Talk(bridle) as chat:
+def test_several_questions_come_one_after_the_other(hackamore: Command) -> None:
+    with Talk(hackamore) as chat:
         chat.until_prompt()
         chat.say(prompt(["ask_many", "can_use_tool", ASKED, 3]))
         for answer in ("y", "n first", "y"):
@@ -363,7 +363,7 @@ def test_several_questions_come_one_after_the_other(bridle: Command) -> None:
         assert chat.code() == 0
 
 
-def test_form_of_a_server(bridle: Command) -> None:
+def test_form_of_a_server(hackamore: Command) -> None:
     schema = {
         "properties": {
             "amount": {"type": "integer", "title": "How many"},
@@ -374,7 +374,7 @@ def test_form_of_a_server(bridle: Command) -> None:
         "required": ["amount", "kind", "gift"],
     }
     question = {"mcp_server_name": "shop", "message": "Your order?", "mode": "form", "requested_schema": schema}
-    with Talk(bridle) as chat:
+    with Talk(hackamore) as chat:
         chat.until_prompt()
         chat.say(prompt(["ask", "elicitation", question]))
         assert "The MCP server shop asks:" in chat.until("How many (integer): ")
@@ -448,13 +448,13 @@ PLACES: dict[str, Callable[[str], list[Any]]] = {
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("terminal", [False, True])
-def test_untrusted_text(bridle: Command, place: str, terminal: bool) -> None:
+def test_untrusted_text(hackamore: Command, place: str, terminal: bool) -> None:
     texts = [text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for text in NASTY.values()]
     step = PLACES[place]("".join(texts))
     if not terminal:
-        check(bridle("chat", prompt(["later", [["background", []]]], step)))
+        check(hackamore("chat", prompt(["later", [["background", []]]], step)))
         return
-    with Talk(bridle, prompt(step)) as chat:
+    with Talk(hackamore, prompt(step)) as chat:
         if place in ("text", "tasks"):
             chat.until_prompt()
         else:

@@ -1,4 +1,4 @@
-"""`bridle chat` at a terminal, with the real CLI and a scripted model."""
+"""`hackamore chat` at a terminal, with the real CLI and a scripted model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridle.testing import Repeat, Reply, ScriptedModel, Thinking, ToolCall
+from hackamore.testing import Repeat, Reply, ScriptedModel, Thinking, ToolCall
 from tests.cli.command import Command
 from tests.cli.talk import CTRL_C, CTRL_D, Talk
 
@@ -62,7 +62,7 @@ def test_conversation(talk: Talking) -> None:
         chat.look()
         chat.type(CTRL_D)
         assert chat.code() == 0
-        assert "bridle chat --resume" in chat.text
+        assert "hackamore chat --resume" in chat.text
         assert chat.left() == []
 
 

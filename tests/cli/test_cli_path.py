@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import bridle.sync
-from bridle import Options
-from bridle.errors import StartError
+import hackamore.sync
+from hackamore import Options
+from hackamore.errors import StartError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,7 +37,7 @@ def wrong(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("name", WRONG)
 def test_the_library_names_the_option(wrong: Path, name: str) -> None:
     with pytest.raises(StartError) as caught:
-        bridle.sync.run("hello", Options(cli_path=wrong / name))
+        hackamore.sync.run("hello", Options(cli_path=wrong / name))
     text = str(caught.value)
     for part in (*WRONG[name], str(wrong / name), "`cli_path"):
         assert part in text
@@ -47,8 +47,8 @@ def test_the_library_names_the_option(wrong: Path, name: str) -> None:
     ("command", "name"),
     [*(("run", name) for name in WRONG), *(("doctor", name) for name in ("missing", "folder", "plain"))],
 )
-def test_the_command_names_the_flag(bridle: Command, wrong: Path, command: str, name: str) -> None:
-    ran = bridle(command, "--cli-path", str(wrong / name), *(["hello"] if command == "run" else []))
+def test_the_command_names_the_flag(hackamore: Command, wrong: Path, command: str, name: str) -> None:
+    ran = hackamore(command, "--cli-path", str(wrong / name), *(["hello"] if command == "run" else []))
     said = " ".join((ran.text + ran.errors).split())
     assert ran.code == 3
     for part in (*WRONG[name], "--cli-path"):

@@ -1,4 +1,4 @@
-"""`bridle doctor`: what it finds, what it says to do, what it never shows."""
+"""`hackamore doctor`: what it finds, what it says to do, what it never shows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bridle import __version__
+from hackamore import __version__
 from tests.cli.command import Command
 from tests.support.patience import patience
 
@@ -18,14 +18,14 @@ SECRET = "sk-ant-very-secret"
 
 
 @pytest.fixture
-def bridle(bridle: Command) -> Command:
+def hackamore(hackamore: Command) -> Command:
     """Return the command with an API key."""
-    bridle.environment["ANTHROPIC_API_KEY"] = SECRET
-    return bridle
+    hackamore.environment["ANTHROPIC_API_KEY"] = SECRET
+    return hackamore
 
 
-def report(bridle: Command, *arguments: str, code: int = 0, **more: Any) -> dict[str, Any]:
-    ran = bridle("doctor", "--json", *arguments, **more)
+def report(hackamore: Command, *arguments: str, code: int = 0, **more: Any) -> dict[str, Any]:
+    ran = hackamore("doctor", "--json", *arguments, **more)
     assert ran.code == code, ran
     assert ran.errors == ""
     found: dict[str, Any] = json.loads(ran.text)
@@ -33,12 +33,12 @@ def report(bridle: Command, *arguments: str, code: int = 0, **more: Any) -> dict
     return found
 
 
-def test_all_is_well(bridle: Command) -> None:
-    found = report(bridle, env={"ANTHROPIC_API_KEY": SECRET})
-    assert found["bridle"] == __version__
+def test_all_is_well(hackamore: Command) -> None:
+    found = report(hackamore, env={"ANTHROPIC_API_KEY": SECRET})
+    assert found["hackamore"] == __version__
     assert found["cli"] == {
-        "path": bridle.cli_path,
-        "real_path": bridle.cli_path,
+        "path": hackamore.cli_path,
+        "real_path": hackamore.cli_path,
         "source": "cli_path",
         "version": "2.1.328",
         "minimum": "1.0.0",
@@ -50,16 +50,16 @@ def test_all_is_well(bridle: Command) -> None:
     assert found["extras"]["cli"]["typer"]
 
 
-def test_page(bridle: Command) -> None:
-    ran = bridle("doctor", "--model", "m", env={"ANTHROPIC_API_KEY": SECRET})
+def test_page(hackamore: Command) -> None:
+    ran = hackamore("doctor", "--model", "m", env={"ANTHROPIC_API_KEY": SECRET})
     assert ran.code == 0
     assert ran.text.endswith("✓ Ready.\n")
-    for part in (__version__, bridle.cli_path, "2.1.328", "--model=m", "from --cli-path", "ANTHROPIC_API_KEY"):
+    for part in (__version__, hackamore.cli_path, "2.1.328", "--model=m", "from --cli-path", "ANTHROPIC_API_KEY"):
         assert part in ran.text
 
 
-def test_secrets_are_never_shown(bridle: Command, tmp_path: Path) -> None:
-    credentials = Path(bridle.environment["HOME"]) / ".claude" / ".credentials.json"
+def test_secrets_are_never_shown(hackamore: Command, tmp_path: Path) -> None:
+    credentials = Path(hackamore.environment["HOME"]) / ".claude" / ".credentials.json"
     credentials.parent.mkdir(parents=True)
     credentials.write_text(SECRET)
     servers = json.dumps(
@@ -67,7 +67,7 @@ def test_secrets_are_never_shown(bridle: Command, tmp_path: Path) -> None:
     )
     arguments = ("--mcp-config", servers, "--option", json.dumps({"X_TOKEN": SECRET}).join(("env=", "")))
     for extra in (("--verbose",), ("--json",)):
-        ran = bridle("doctor", *extra, *arguments, env={"ANTHROPIC_AUTH_TOKEN": SECRET})
+        ran = hackamore("doctor", *extra, *arguments, env={"ANTHROPIC_AUTH_TOKEN": SECRET})
         assert ran.code == 0
         assert SECRET not in ran.text + ran.errors
         assert "X_TOKEN" in ran.text
@@ -75,72 +75,72 @@ def test_secrets_are_never_shown(bridle: Command, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("variable", ["ANTHROPIC_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CODE_USE_BEDROCK"])
-def test_without_a_login_it_says_how_to_log_in_and_fails(bridle: Command, variable: str) -> None:
-    del bridle.environment["ANTHROPIC_API_KEY"]
-    (problem,) = report(bridle, code=1)["problems"]
+def test_without_a_login_it_says_how_to_log_in_and_fails(hackamore: Command, variable: str) -> None:
+    del hackamore.environment["ANTHROPIC_API_KEY"]
+    (problem,) = report(hackamore, code=1)["problems"]
     assert "No login" in problem["problem"]
     for way in ("ANTHROPIC_API_KEY", "/login", "setup-token"):
         assert way in problem["to_do"]
-    assert report(bridle, env={variable: "1"})["problems"] == []
+    assert report(hackamore, env={variable: "1"})["problems"] == []
 
 
-def test_a_gateway_and_a_key_helper_may_be_a_login(bridle: Command) -> None:
-    del bridle.environment["ANTHROPIC_API_KEY"]
-    (hint,) = report(bridle, env={"ANTHROPIC_BASE_URL": "http://127.0.0.1:9"})["hints"]
+def test_a_gateway_and_a_key_helper_may_be_a_login(hackamore: Command) -> None:
+    del hackamore.environment["ANTHROPIC_API_KEY"]
+    (hint,) = report(hackamore, env={"ANTHROPIC_BASE_URL": "http://127.0.0.1:9"})["hints"]
     assert "gateway" in hint["hint"]
-    settings = Path(bridle.environment["HOME"]) / ".claude" / "settings.json"
+    settings = Path(hackamore.environment["HOME"]) / ".claude" / "settings.json"
     settings.parent.mkdir(parents=True)
     settings.write_text(json.dumps({"apiKeyHelper": SECRET}))
-    ran = bridle("doctor")
+    ran = hackamore("doctor")
     assert (ran.code, SECRET in ran.text) == (0, False)
     assert "apiKeyHelper in the settings" in ran.text
 
 
-def test_variables_are_counted_and_listed_on_request(bridle: Command) -> None:
-    assert "ANTHROPIC_API_KEY" not in bridle("doctor").text.partition("Command line")[2]
-    assert "(--verbose lists them)" in bridle("doctor").text
-    shown = bridle("doctor", "--verbose").text.partition("Command line")[2]
+def test_variables_are_counted_and_listed_on_request(hackamore: Command) -> None:
+    assert "ANTHROPIC_API_KEY" not in hackamore("doctor").text.partition("Command line")[2]
+    assert "(--verbose lists them)" in hackamore("doctor").text
+    shown = hackamore("doctor", "--verbose").text.partition("Command line")[2]
     assert "ANTHROPIC_API_KEY" in shown
     assert SECRET not in shown
 
 
 @pytest.mark.parametrize("columns", ["46", "100"])
-def test_lines_fit_the_terminal(bridle: Command, columns: str) -> None:
-    del bridle.environment["ANTHROPIC_API_KEY"]
-    ran = bridle.on_terminal("doctor", env={"NO_COLOR": "1", "COLUMNS": columns})
+def test_lines_fit_the_terminal(hackamore: Command, columns: str) -> None:
+    del hackamore.environment["ANTHROPIC_API_KEY"]
+    ran = hackamore.on_terminal("doctor", env={"NO_COLOR": "1", "COLUMNS": columns})
     long = [line for line in ran.text.replace("\r\n", "\n").split("\n") if len(line) > int(columns)]
     assert [line for line in long if " " in line.replace("->", "").strip()] == []
 
 
-def test_no_cli(bridle: Command) -> None:
-    bridle.cli_path = ""
-    nowhere = {"PATH": "/nonexistent", "BRIDLE_CLI_PATH": "/nonexistent/claude"}
-    (problem,) = report(bridle, code=3, env=nowhere)["problems"]
+def test_no_cli(hackamore: Command) -> None:
+    hackamore.cli_path = ""
+    nowhere = {"PATH": "/nonexistent", "HACKAMORE_CLI_PATH": "/nonexistent/claude"}
+    (problem,) = report(hackamore, code=3, env=nowhere)["problems"]
     assert "is '/nonexistent/claude', which does not exist" in problem["problem"]
-    assert problem["to_do"] == "Pass another path with the variable BRIDLE_CLI_PATH."
+    assert problem["to_do"] == "Pass another path with the variable HACKAMORE_CLI_PATH."
 
 
-def test_sources(bridle: Command, tmp_path: Path) -> None:
-    path, bridle.cli_path = bridle.cli_path, ""
-    assert report(bridle, env={"BRIDLE_CLI_PATH": path})["cli"]["source"] == "BRIDLE_CLI_PATH"
-    in_path = {"PATH": f"{tmp_path}:{bridle.environment['PATH']}"}
-    assert report(bridle, env=in_path)["cli"]["source"] == "PATH"
+def test_sources(hackamore: Command, tmp_path: Path) -> None:
+    path, hackamore.cli_path = hackamore.cli_path, ""
+    assert report(hackamore, env={"HACKAMORE_CLI_PATH": path})["cli"]["source"] == "HACKAMORE_CLI_PATH"
+    in_path = {"PATH": f"{tmp_path}:{hackamore.environment['PATH']}"}
+    assert report(hackamore, env=in_path)["cli"]["source"] == "PATH"
 
 
 @pytest.mark.parametrize(
     ("version", "says"), [("0.9.0", "too old"), ("hello", "No version number"), ("exit 3", "exited with code 3")]
 )
-def test_versions(bridle: Command, version: str, says: str) -> None:
+def test_versions(hackamore: Command, version: str, says: str) -> None:
     environment = {"STAND_IN_VERSION": version}
-    (problem,) = report(bridle, code=3, env=environment)["problems"]
+    (problem,) = report(hackamore, code=3, env=environment)["problems"]
     assert says in problem["problem"]
-    skipped = report(bridle, "--option", "version_check=skip", env={**environment, "ANTHROPIC_API_KEY": "1"})
+    skipped = report(hackamore, "--option", "version_check=skip", env={**environment, "ANTHROPIC_API_KEY": "1"})
     assert says in skipped["hints"][0]["hint"]
 
 
-def test_version_that_does_not_come(bridle: Command) -> None:
+def test_version_that_does_not_come(hackamore: Command) -> None:
     found = report(
-        bridle,
+        hackamore,
         "--option",
         'timeouts={"version_check": 0.2}',
         env={"STAND_IN_VERSION": "hang", "ANTHROPIC_API_KEY": "1"},
@@ -160,42 +160,42 @@ def test_version_that_does_not_come(bridle: Command) -> None:
         ),
     ],
 )
-def test_options_that_are_wrong(bridle: Command, arguments: list[str], says: str) -> None:
-    (problem,) = report(bridle, *arguments, code=2)["problems"]
+def test_options_that_are_wrong(hackamore: Command, arguments: list[str], says: str) -> None:
+    (problem,) = report(hackamore, *arguments, code=2)["problems"]
     assert says in problem["problem"]
 
 
-def test_options_that_need_the_bidirectional_protocol(bridle: Command) -> None:
+def test_options_that_need_the_bidirectional_protocol(hackamore: Command) -> None:
     given = ("--option", "agent_progress_summaries=true")
-    found = report(bridle, *given, env={"ANTHROPIC_API_KEY": "1"})
+    found = report(hackamore, *given, env={"ANTHROPIC_API_KEY": "1"})
     assert found["problems"] == []
     assert found["launch"]["bidirectional_because_of"] == ["agent_progress_summaries"]
     assert "--input-format stream-json" in found["launch"]["command"]
-    shown = bridle("doctor", *given, env={"ANTHROPIC_API_KEY": "1"}).text
+    shown = hackamore("doctor", *given, env={"ANTHROPIC_API_KEY": "1"}).text
     assert "the bidirectional protocol, because of agent_progress_summaries" in shown
 
 
-def test_variables(bridle: Command) -> None:
+def test_variables(hackamore: Command) -> None:
     given = ("--option", 'env={"MINE": "1"}')
-    found = report(bridle, *given, env={"CLAUDECODE": "1", "THEIRS": SECRET})["launch"]
+    found = report(hackamore, *given, env={"CLAUDECODE": "1", "THEIRS": SECRET})["launch"]
     assert "MINE" in found["variables_set"]
     assert {"HOME", "THEIRS"} <= set(found["variables_inherited"])
     assert found["variables_left_out"] == ["CLAUDECODE"]
     narrowed = (*given, "--option", 'inherit_env=["THEIRS", "PATH"]')
-    shown = bridle("doctor", "--verbose", *narrowed, env={"THEIRS": SECRET}).text
+    shown = hackamore("doctor", "--verbose", *narrowed, env={"THEIRS": SECRET}).text
     assert "inherited: PATH, THEIRS\n" in shown
     assert SECRET not in shown
 
 
-def test_the_folder_was_deleted(bridle: Command, tmp_path: Path) -> None:
+def test_the_folder_was_deleted(hackamore: Command, tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
     # A process keeps its folder when that is removed, which `cwd=` of a start cannot show.
-    line = shlex.join(bridle.arguments("doctor"))
+    line = shlex.join(hackamore.arguments("doctor"))
     ran = subprocess.run(
         ["/bin/sh", "-c", f"rmdir {shlex.quote(str(gone))} && exec {line}"],
         cwd=gone,
-        env=bridle.environment,
+        env=hackamore.environment,
         capture_output=True,
         text=True,
         timeout=patience(60),
@@ -207,6 +207,6 @@ def test_the_folder_was_deleted(bridle: Command, tmp_path: Path) -> None:
     assert ran.stderr == ""
 
 
-def test_conflicting_options_are_a_hint(bridle: Command) -> None:
-    found = report(bridle, "--resume", "r", "--continue", env={"ANTHROPIC_API_KEY": "1"})
+def test_conflicting_options_are_a_hint(hackamore: Command) -> None:
+    found = report(hackamore, "--resume", "r", "--continue", env={"ANTHROPIC_API_KEY": "1"})
     assert "OPTION_CONFLICT" in found["hints"][0]["hint"]

@@ -1,4 +1,4 @@
-"""How `bridle run` ends: exit codes, signals, readers that go away; and what is left then, which is nothing."""
+"""How `hackamore run` ends: exit codes, signals, readers that go away; and what is left then, which is nothing."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ RESULT: list[Any] = ["frame", "result"]
     ],
     ids=["success", "error result", "exit 3", "killed", "no result", "nothing", "no stream"],
 )
-def test_exit_codes_of_runs(bridle: Command, steps: list[list[Any]], code: int, extra: list[str]) -> None:
-    ran = bridle.plays(*steps)("run", "hi", *extra)
+def test_exit_codes_of_runs(hackamore: Command, steps: list[list[Any]], code: int, extra: list[str]) -> None:
+    ran = hackamore.plays(*steps)("run", "hi", *extra)
     assert ran.code == code
     shown = not extra  # the header and the summary go to stderr, because stdout is no terminal
     assert bool(ran.err) == (shown or (code != 0 and not (extra == ["--json"] and steps[-1:] == [["exit", 1]])))
@@ -72,21 +72,21 @@ def test_exit_codes_of_runs(bridle: Command, steps: list[list[Any]], code: int, 
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_usage(bridle: Command, arguments: list[str], says: str) -> None:
-    ran = bridle(*arguments)
+def test_usage(hackamore: Command, arguments: list[str], says: str) -> None:
+    ran = hackamore(*arguments)
     assert (ran.code, ran.text) == (2, "")
     assert says in ran.errors
     assert "Traceback" not in ran.errors
 
 
-def test_prompt_that_is_no_utf8(bridle: Command) -> None:
-    ran = bridle("run", stdin=b"\xff")
+def test_prompt_that_is_no_utf8(hackamore: Command) -> None:
+    ran = hackamore("run", stdin=b"\xff")
     assert ran.code == 2
     assert "UTF-8" in ran.errors
 
 
 @pytest.mark.parametrize("kind", ["missing", "folder", "not executable", "no program", "too old", "no version"])
-def test_cli_that_cannot_be_started(bridle: Command, tmp_path: Path, kind: str) -> None:
+def test_cli_that_cannot_be_started(hackamore: Command, tmp_path: Path, kind: str) -> None:
     path = tmp_path / "another"
     match kind:
         case "folder":
@@ -100,7 +100,7 @@ def test_cli_that_cannot_be_started(bridle: Command, tmp_path: Path, kind: str) 
             path.write_text(f"#!/bin/sh\necho {'0.2.9' if kind == 'too old' else 'hello'}\n")
             path.chmod(0o755)
     for command in ("run", "chat", "doctor"):
-        ran = bridle(command, "--cli-path", str(path), *(["hi"] if command == "run" else []))
+        ran = hackamore(command, "--cli-path", str(path), *(["hi"] if command == "run" else []))
         assert ran.code == 3, ran
         assert "Traceback" not in ran.errors
         assert command != "run" or ran.text == ""
@@ -114,12 +114,12 @@ def test_cli_that_cannot_be_started(bridle: Command, tmp_path: Path, kind: str) 
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)], ids=str
 )
 def test_signals_stop_everything(
-    bridle: Command, started: Started, tmp_path: Path, number: signal.Signals, code: int, extra: list[str]
+    hackamore: Command, started: Started, tmp_path: Path, number: signal.Signals, code: int, extra: list[str]
 ) -> None:
     ready = tmp_path / "ready"
     os.mkfifo(ready)
-    bridle.plays(INIT, ["grandchild", 120, str(tmp_path / "mark"), True], ["touch", str(ready)], ["sleep", 120])
-    process = started(bridle.start("run", "hi", *extra))
+    hackamore.plays(INIT, ["grandchild", 120, str(tmp_path / "mark"), True], ["touch", str(ready)], ["sleep", 120])
+    process = started(hackamore.start("run", "hi", *extra))
     with open(ready, "rb"):
         # Opening waits for the other end: the stand-in has got there.
         below = children_of(process)
@@ -129,16 +129,16 @@ def test_signals_stop_everything(
     assert process.returncode == code, err
     assert b"Traceback" not in err
     # On a busy machine the signal may come before the first frame was read, which names the session.
-    hint = b"Resume with: bridle run --resume 5e551011 PROMPT\n"
+    hint = b"Resume with: hackamore run --resume 5e551011 PROMPT\n"
     shown = (b"Interrupted.\n", b"Interrupted.\n" + hint)
     assert err.endswith(shown) if number == signal.SIGINT else b"Interrupted." not in err
     assert int((tmp_path / "mark").read_text()) in below
     assert left_of(below) == []
 
 
-def test_second_interrupt_does_not_disturb_stopping(bridle: Command, started: Started) -> None:
-    bridle.plays(["ignore_term"], INIT, ANSWER, ["sleep", 120])
-    process = started(bridle.start("run", "hi", "--option", 'timeouts={"kill_grace": 0.5, "stop_grace": 0.1}'))
+def test_second_interrupt_does_not_disturb_stopping(hackamore: Command, started: Started) -> None:
+    hackamore.plays(["ignore_term"], INIT, ANSWER, ["sleep", 120])
+    process = started(hackamore.start("run", "hi", "--option", 'timeouts={"kill_grace": 0.5, "stop_grace": 0.1}'))
     read_until(process, b"hello")
     below = children_of(process)
     process.send_signal(signal.SIGINT)
@@ -151,12 +151,12 @@ def test_second_interrupt_does_not_disturb_stopping(bridle: Command, started: St
     assert left_of(below) == []
 
 
-def test_interrupt_while_the_version_is_asked(bridle: Command, started: Started, tmp_path: Path) -> None:
+def test_interrupt_while_the_version_is_asked(hackamore: Command, started: Started, tmp_path: Path) -> None:
     ready, path = tmp_path / "ready", tmp_path / "slow"
     os.mkfifo(ready)
     path.write_text(f"#!/bin/sh\n: > '{ready}'\nexec sleep 120\n")
     path.chmod(0o755)
-    process = started(bridle.start("run", "hi", "--cli-path", str(path)))
+    process = started(hackamore.start("run", "hi", "--cli-path", str(path)))
     with open(ready, "rb"):
         below = children_of(process)
     process.send_signal(signal.SIGINT)
@@ -165,9 +165,9 @@ def test_interrupt_while_the_version_is_asked(bridle: Command, started: Started,
     assert left_of(below) == []
 
 
-def test_interrupt_while_the_reader_sleeps(bridle: Command, started: Started) -> None:
-    bridle.plays(INIT, ["frames", "assistant", 200_000], ["sleep", 120])
-    process = started(bridle.start("run", "hi"))
+def test_interrupt_while_the_reader_sleeps(hackamore: Command, started: Started) -> None:
+    hackamore.plays(INIT, ["frames", "assistant", 200_000], ["sleep", 120])
+    process = started(hackamore.start("run", "hi"))
     read_until(process, b"hello")
     # Nobody reads on: the command is, or will be, blocked in a write.
     below = children_of(process)
@@ -177,9 +177,9 @@ def test_interrupt_while_the_reader_sleeps(bridle: Command, started: Started) ->
 
 
 @pytest.mark.parametrize("extra", [[], ["--json"]], ids=["shown", "json"])
-def test_reader_that_goes_away(bridle: Command, started: Started, extra: list[str]) -> None:
-    bridle.plays(INIT, ["frames", "assistant", 200_000], ["sleep", 120])
-    process = started(bridle.start("run", "hi", *extra))
+def test_reader_that_goes_away(hackamore: Command, started: Started, extra: list[str]) -> None:
+    hackamore.plays(INIT, ["frames", "assistant", 200_000], ["sleep", 120])
+    process = started(hackamore.start("run", "hi", *extra))
     read_until(process, b"hello")
     below = children_of(process)
     assert process.stdout is not None
@@ -191,9 +191,9 @@ def test_reader_that_goes_away(bridle: Command, started: Started, extra: list[st
     assert left_of(below) == []
 
 
-def test_full_disk(bridle: Command) -> None:
+def test_full_disk(hackamore: Command) -> None:
     with open("/dev/full", "wb") as full:
-        process = bridle.plays(INIT, ANSWER, RESULT).start("run", "hi", stdout=full)
+        process = hackamore.plays(INIT, ANSWER, RESULT).start("run", "hi", stdout=full)
         _, err = process.communicate(timeout=patience(30))
     assert process.returncode == 1
     assert err.decode().endswith("error: the output cannot be written: No space left on device\n")
@@ -202,25 +202,25 @@ def test_full_disk(bridle: Command) -> None:
 # -- the rest ------------------------------------------------------------------------------------------------------------------
 
 
-def test_version_and_help(bridle: Command) -> None:
-    from bridle import __version__
+def test_version_and_help(hackamore: Command) -> None:
+    from hackamore import __version__
 
-    assert bridle("--version").text == f"bridle {__version__}\n"
-    shown = bridle("run", "--help")
+    assert hackamore("--version").text == f"hackamore {__version__}\n"
+    shown = hackamore("run", "--help")
     assert shown.code == 0
     for part in ("Exit codes", "130", "cannot be started", "git diff |", "--allow", "--option"):
         assert part in shown.text
-    assert bridle("--help").code == bridle("doctor", "--help").code == bridle("demo", "-h").code == 0
+    assert hackamore("--help").code == hackamore("doctor", "--help").code == hackamore("demo", "-h").code == 0
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["--version"], []])
-def test_nobody_reads_the_help(bridle: Command, arguments: list[str]) -> None:
+def test_nobody_reads_the_help(hackamore: Command, arguments: list[str]) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     try:
-        command = bridle.arguments(*arguments)
+        command = hackamore.arguments(*arguments)
         done = subprocess.run(
-            command, env=bridle.environment, stdout=writer, stderr=subprocess.PIPE, timeout=patience(30), check=False
+            command, env=hackamore.environment, stdout=writer, stderr=subprocess.PIPE, timeout=patience(30), check=False
         )
     finally:
         os.close(writer)
@@ -230,12 +230,12 @@ def test_nobody_reads_the_help(bridle: Command, arguments: list[str]) -> None:
 @pytest.mark.parametrize("missing", ["typer", "rich"])
 @pytest.mark.parametrize("command", ["run", "chat"])
 def test_without_the_extra(missing: str, command: str) -> None:
-    code = f"import sys; sys.argv[1:] = [{command!r}]; sys.modules[{missing!r}] = None; from bridle.cli import main; main()"
+    code = f"import sys; sys.argv[1:] = [{command!r}]; sys.modules[{missing!r}] = None; from hackamore.cli import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=patience(30), check=False
     )
     assert done.returncode == 2
-    assert "pip install 'bridle[cli]'" in done.stderr
+    assert "pip install 'hackamore[cli]'" in done.stderr
     assert missing in done.stderr
     assert "Traceback" not in done.stderr
 
@@ -250,7 +250,7 @@ class Interrupted:
             raise KeyboardInterrupt
 
 sys.meta_path.insert(0, Interrupted())
-from bridle.cli import main
+from hackamore.cli import main
 main()
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=patience(30), check=False)
@@ -258,15 +258,15 @@ main()
 
 
 def test_the_package_does_not_load_the_extra() -> None:
-    code = "import sys, bridle.cli; sys.exit(any(name in sys.modules for name in ('typer', 'rich', 'click')))"
+    code = "import sys, hackamore.cli; sys.exit(any(name in sys.modules for name in ('typer', 'rich', 'click')))"
     assert subprocess.run([sys.executable, "-c", code], timeout=patience(30), check=False).returncode == 0
 
 
 def test_module_is_the_command() -> None:
-    assert COMMAND[1:] == ("-m", "bridle.cli")
+    assert COMMAND[1:] == ("-m", "hackamore.cli")
 
 
-def test_the_package_is_the_command_too(bridle: Command) -> None:
-    command = [sys.executable, "-m", "bridle", "--version"]
-    done = subprocess.run(command, env=bridle.environment, capture_output=True, timeout=patience(30), check=True)
-    assert done.stdout == bridle("--version").out
+def test_the_package_is_the_command_too(hackamore: Command) -> None:
+    command = [sys.executable, "-m", "hackamore", "--version"]
+    done = subprocess.run(command, env=hackamore.environment, capture_output=True, timeout=patience(30), check=True)
+    assert done.stdout == hackamore("--version").out

@@ -1,4 +1,4 @@
-"""`bridle fleet`: tasks from files, runs that end in every way, and what the journal says afterwards."""
+"""`hackamore fleet`: tasks from files, runs that end in every way, and what the journal says afterwards."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from typing import Any
 
 import pytest
 
-from bridle.fleet import Fleet, Task
-from bridle.fleet.journal import open_journal
-from bridle.fleet.states import Cause, Happening
-from bridle.fleet.task import Spec
-from bridle.storage.holders import holder_name
-from bridle.testing import Script, SimulatedCLI
+from hackamore.fleet import Fleet, Task
+from hackamore.fleet.journal import open_journal
+from hackamore.fleet.states import Cause, Happening
+from hackamore.fleet.task import Spec
+from hackamore.storage.holders import holder_name
+from hackamore.testing import Script, SimulatedCLI
 from tests.cli.command import Command, Ran, children_of, left_of
 from tests.contract import shows
 from tests.fleet.holding import REPLIES, Agents
@@ -43,7 +43,7 @@ def playing(tmp_path: Path) -> Fleets:
     def play(script: Script = DONE) -> Command:
         path = SimulatedCLI(script, per_session=True).install(tmp_path / "cli")
         command = Command(tmp_path, "")
-        command.environment["BRIDLE_CLI_PATH"] = str(path)
+        command.environment["HACKAMORE_CLI_PATH"] = str(path)
         return command
 
     return play
@@ -78,21 +78,21 @@ def run(command: Command, folder: Path, file: str, *arguments: str) -> Ran:
 
 
 def test_a_run_in_a_pipe(playing: Fleets, tmp_path: Path) -> None:
-    bridle = playing()
+    hackamore = playing()
     tasks: list[dict[str, Any]] = [{**THREE[0], "tags": {"suite": "=lint"}, "options": {"max_turns": 3}}, *THREE[1:]]
-    ran = run(bridle, tmp_path, write(tmp_path, tasks), "--verify", "true", "--traces", "traces")
+    ran = run(hackamore, tmp_path, write(tmp_path, tasks), "--verify", "true", "--traces", "traces")
     assert ran.code == 0, ran
     lines = sorted(line.split("\t") for line in ran.text.splitlines())
     assert [line[:3] for line in lines] == [["succeeded", name, "1"] for name in "abc"]
     assert "3 tasks: 3 succeeded - 3 attempts" in ran.errors.replace("·", "-")
-    rows = results(bridle, tmp_path)
+    rows = results(hackamore, tmp_path)
     assert [row["state"] for row in rows.values()] == ["succeeded"] * 3
     assert rows["a"]["tags"] == {"suite": "=lint"}
     assert sorted(path.name for path in (tmp_path / "traces").iterdir()) == ["a.1.jsonl", "b.1.jsonl", "c.1.jsonl"]
     # Once more: nothing is left to do.
-    again = run(bridle, tmp_path, write(tmp_path, tasks), "--verify", "true")
+    again = run(hackamore, tmp_path, write(tmp_path, tasks), "--verify", "true")
     assert (again.code, again.text) == (0, "")
-    changed = run(bridle, tmp_path, write(tmp_path, [{"id": "a", "prompt": "Other."}]), "--verify", "true")
+    changed = run(hackamore, tmp_path, write(tmp_path, [{"id": "a", "prompt": "Other."}]), "--verify", "true")
     assert changed.code == 1
     assert "'a'" in changed.errors
 
@@ -112,31 +112,31 @@ def test_events_for_programs(playing: Fleets, tmp_path: Path) -> None:
 
 
 def test_failures_retries_and_cancellations(playing: Fleets, tmp_path: Path) -> None:
-    bridle = playing(Script().user().says("Bad.").user(contains="not accepted").says("Done."))
+    hackamore = playing(Script().user().says("Bad.").user(contains="not accepted").says("Done."))
     journal = str(tmp_path / "j.db")
     good = tmp_path / "good"
     check = f"test -e {shlex.quote(str(good))}"
-    ran = run(bridle, tmp_path, write(tmp_path, THREE[:2]), "--verify", check, "--attempts", "1")
+    ran = run(hackamore, tmp_path, write(tmp_path, THREE[:2]), "--verify", check, "--attempts", "1")
     assert ran.code == 1
     assert all(line.startswith("failed\t") and "\tverify: " in line for line in ran.text.splitlines()), ran.text
     assert "fleet results --state failed" in ran.errors
-    assert set(results(bridle, tmp_path, "--state", "failed")) == {"a", "b"}
-    assert results(bridle, tmp_path, "--state", "succeeded") == {}
+    assert set(results(hackamore, tmp_path, "--state", "failed")) == {"a", "b"}
+    assert results(hackamore, tmp_path, "--state", "succeeded") == {}
     # A task that is queued again, and one that is cancelled then.
-    assert "2 tasks queued" in bridle("fleet", "retry", "--failed", "-j", journal).errors
-    assert "1 task cancelled" in bridle("fleet", "cancel", "b", "-j", journal).errors
-    status = bridle("fleet", "status", "-j", journal)
+    assert "2 tasks queued" in hackamore("fleet", "retry", "--failed", "-j", journal).errors
+    assert "1 task cancelled" in hackamore("fleet", "cancel", "b", "-j", journal).errors
+    status = hackamore("fleet", "status", "-j", journal)
     assert "2 tasks: 1 cancelled, 1 queued" in status.text
     good.touch()
-    resumed = bridle("fleet", "resume", "-j", journal)
+    resumed = hackamore("fleet", "resume", "-j", journal)
     assert resumed.code == 1  # one of its tasks was cancelled
     assert resumed.text.startswith("succeeded\ta\t2\t")
-    assert "1 task queued" in bridle("fleet", "retry", "a", "b", "--fresh", "-j", journal).errors
-    assert "1 task neither failed nor was cancelled" in bridle("fleet", "retry", "a", "-j", journal).errors
-    assert bridle("fleet", "resume", "-j", journal).code == 0
-    as_json = json.loads(bridle("fleet", "status", "-j", journal, "--json").text)
+    assert "1 task queued" in hackamore("fleet", "retry", "a", "b", "--fresh", "-j", journal).errors
+    assert "1 task neither failed nor was cancelled" in hackamore("fleet", "retry", "a", "-j", journal).errors
+    assert hackamore("fleet", "resume", "-j", journal).code == 0
+    as_json = json.loads(hackamore("fleet", "status", "-j", journal, "--json").text)
     assert (as_json["states"]["succeeded"], as_json["total"], as_json["lost"]) == (2, 2, [])
-    unknown = bridle("fleet", "cancel", "nobody", "-j", journal)
+    unknown = hackamore("fleet", "cancel", "nobody", "-j", journal)
     assert (unknown.code, "no task 'nobody'" in unknown.errors) == (1, True)
 
 
@@ -151,70 +151,70 @@ def test_the_next_start_of_a_task_that_waits(playing: Fleets, tmp_path: Path) ->
 
 
 def test_results_in_files(playing: Fleets, tmp_path: Path) -> None:
-    bridle, journal = playing(Script().user().says("=1+1")), str(tmp_path / "j.db")
+    hackamore, journal = playing(Script().user().says("=1+1")), str(tmp_path / "j.db")
     tasks = [{"id": "-a", "prompt": "x", "tags": {"n": "1"}}, {"id": "b", "prompt": "x", "tags": {"m": "@2"}}]
-    assert run(bridle, tmp_path, write(tmp_path, tasks)).code == 0
-    as_csv = bridle("fleet", "results", "-j", journal, "--csv").text
+    assert run(hackamore, tmp_path, write(tmp_path, tasks)).code == 0
+    as_csv = hackamore("fleet", "results", "-j", journal, "--csv").text
     rows = list(csv.DictReader(as_csv.splitlines()))
     assert [(row["task"], row["text"], row["tag.n"], row["tag.m"]) for row in rows] == [
         ("'-a", "'=1+1", "1", ""),
         ("b", "'=1+1", "", "'@2"),
     ]
-    assert [row["task"] for row in json.loads(bridle("fleet", "results", "-j", journal, "--json").text)] == ["-a", "b"]
+    assert [row["task"] for row in json.loads(hackamore("fleet", "results", "-j", journal, "--json").text)] == ["-a", "b"]
     for name in ("r.csv", "r.jsonl", "r.json"):
         (tmp_path / name).write_text("old")
-        ran = bridle("fleet", "results", "-j", journal, "-o", str(tmp_path / name))
+        ran = hackamore("fleet", "results", "-j", journal, "-o", str(tmp_path / name))
         assert (ran.code, ran.text) == (0, "")
         assert "2 tasks in" in ran.errors
         assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
     assert (tmp_path / "r.csv").read_bytes().decode() == as_csv
     assert not list(tmp_path.glob(".r.*"))
-    assert bridle("fleet", "results", "-j", journal, "-o", "/nowhere/r.csv").code == 1
-    assert bridle("fleet", "results", "-j", journal, "--csv", "--json").code == 2
-    table = bridle("fleet", "results", "-j", journal)
+    assert hackamore("fleet", "results", "-j", journal, "-o", "/nowhere/r.csv").code == 1
+    assert hackamore("fleet", "results", "-j", journal, "--csv", "--json").code == 2
+    table = hackamore("fleet", "results", "-j", journal)
     assert [line.split("\t")[0] for line in table.text.splitlines()] == ["-a", "b"]
 
 
 @shows("fleet.junit")
 def test_junit_of_a_run_and_of_its_results(playing: Fleets, tmp_path: Path) -> None:
-    bridle, journal = playing(), str(tmp_path / "j.db")
+    hackamore, journal = playing(), str(tmp_path / "j.db")
     tasks = [{**THREE[0], "verify": ["true"]}, {**THREE[1], "verify": ["sh", "-c", "echo 'no \x01'; exit 1"]}]
     more = ("--attempts", "1", "--junit", "run.xml")
-    refused = run(bridle, tmp_path, write(tmp_path, tasks), "--trust-tasks", "--junit", "nowhere/run.xml")
+    refused = run(hackamore, tmp_path, write(tmp_path, tasks), "--trust-tasks", "--junit", "nowhere/run.xml")
     assert (refused.code, "no folder" in refused.errors, (tmp_path / "j.db").exists()) == (2, True, False)
-    assert run(bridle, tmp_path, write(tmp_path, tasks), "--trust-tasks", *more).code == 1
+    assert run(hackamore, tmp_path, write(tmp_path, tasks), "--trust-tasks", *more).code == 1
     suite = ElementTree.parse(tmp_path / "run.xml").getroot()[0]
-    assert suite.attrib == {"name": "bridle fleet", "tests": "2", "failures": "1", "skipped": "0", "errors": "0"}
+    assert suite.attrib == {"name": "hackamore fleet", "tests": "2", "failures": "1", "skipped": "0", "errors": "0"}
     good, bad = sorted(suite, key=lambda case: case.attrib["name"])
     assert (good.attrib["name"], len(good), float(good.attrib["time"]) > 0) == ("a", 0, True)
     assert (bad.attrib["name"], bad[0].tag) == ("b", "failure")
     assert bad[0].attrib["message"].startswith("verify: ")
-    bridle("fleet", "retry", "b", "-j", journal)
+    hackamore("fleet", "retry", "b", "-j", journal)
     for given in (("--junit", "later.xml"), ("-o", "later.xml")):
-        assert bridle("fleet", "results", "-j", journal, *given, cwd=tmp_path).code == 0
+        assert hackamore("fleet", "results", "-j", journal, *given, cwd=tmp_path).code == 0
         suite = ElementTree.parse(tmp_path / "later.xml").getroot()[0]
         assert (suite.attrib["failures"], suite.attrib["skipped"]) == ("0", "1")
 
 
 def test_the_page_of_an_attempt(playing: Fleets, tmp_path: Path) -> None:
-    bridle, journal = playing(), str(tmp_path / "j.db")
-    run(bridle, tmp_path, write(tmp_path, [{"id": "../a", "prompt": "x"}]), "--traces", "traces")
-    ran = bridle("fleet", "trace", "../a", "-j", journal, cwd=tmp_path)
+    hackamore, journal = playing(), str(tmp_path / "j.db")
+    run(hackamore, tmp_path, write(tmp_path, [{"id": "../a", "prompt": "x"}]), "--traces", "traces")
+    ran = hackamore("fleet", "trace", "../a", "-j", journal, cwd=tmp_path)
     assert ran.code == 0, ran
     assert "../a, attempt 1" in (tmp_path / "a.1.html").read_text()
-    assert bridle("fleet", "trace", "../a", "-j", journal, cwd=tmp_path).code == 2  # it would replace the page
-    assert bridle("fleet", "trace", "../a", "-j", journal, "--force", "--attempt", "1", cwd=tmp_path).code == 0
-    assert "must be 1 to 1" in bridle("fleet", "trace", "../a", "-j", journal, "--attempt", "7").errors
-    assert "there is no 'b'" in bridle("fleet", "trace", "b", "-j", journal).errors
+    assert hackamore("fleet", "trace", "../a", "-j", journal, cwd=tmp_path).code == 2  # it would replace the page
+    assert hackamore("fleet", "trace", "../a", "-j", journal, "--force", "--attempt", "1", cwd=tmp_path).code == 0
+    assert "must be 1 to 1" in hackamore("fleet", "trace", "../a", "-j", journal, "--attempt", "7").errors
+    assert "there is no 'b'" in hackamore("fleet", "trace", "b", "-j", journal).errors
     for path in (tmp_path / "traces").iterdir():
         path.unlink()
-    assert "is gone" in bridle("fleet", "trace", "../a", "-j", journal).errors
+    assert "is gone" in hackamore("fleet", "trace", "../a", "-j", journal).errors
 
 
 def test_on_a_terminal(playing: Fleets, tmp_path: Path) -> None:
-    bridle, file = playing(), write(tmp_path, [{"id": "a\u202e[red]b", "prompt": "x"}, *THREE])
+    hackamore, file = playing(), write(tmp_path, [{"id": "a\u202e[red]b", "prompt": "x"}, *THREE])
     arguments = ("fleet", "run", file, "-j", str(tmp_path / "j.db"), "--cwd", str(tmp_path))
-    shown = bridle.on_terminal(*arguments)
+    shown = hackamore.on_terminal(*arguments)
     assert shown.code == 0, shown
     assert "a\\u202e[red]b" in shown.text
     assert "\u202e" not in shown.text
@@ -222,10 +222,10 @@ def test_on_a_terminal(playing: Fleets, tmp_path: Path) -> None:
     assert "4 tasks: 4 succeeded" in shown.text
     # The bar is gone at the end.
     assert re.search(r"\r(\x1b\[\d+A)?\x1b\[[JK]", shown.text[shown.text.rindex("━") :])
-    table = bridle.on_terminal("fleet", "results", "-j", str(tmp_path / "j.db"), env={"NO_COLOR": "1"})
+    table = hackamore.on_terminal("fleet", "results", "-j", str(tmp_path / "j.db"), env={"NO_COLOR": "1"})
     assert "\x1b" not in table.text
     assert table.text.split()[:3] == ["TASK", "STATE", "ATTEMPTS"]
-    plain = bridle.on_terminal(*arguments[:4], str(tmp_path / "other.db"), *arguments[5:], env={"NO_COLOR": "1"})
+    plain = hackamore.on_terminal(*arguments[:4], str(tmp_path / "other.db"), *arguments[5:], env={"NO_COLOR": "1"})
     assert (plain.code, "\x1b" in plain.text) == (0, False)
 
 
@@ -269,14 +269,14 @@ CSV = [
 ]
 PYTHON = [
     ("x = 1", "has no `tasks`"),
-    ("tasks = 5", "must be a list of `bridle.fleet.Task` objects, got 5"),
-    ("tasks = ['a']", "task 1: it must be a `bridle.fleet.Task`, got 'a' (str)"),
+    ("tasks = 5", "must be a list of `hackamore.fleet.Task` objects, got 5"),
+    ("tasks = ['a']", "task 1: it must be a `hackamore.fleet.Task`, got 'a' (str)"),
     ("def tasks(:", "line 1 raised SyntaxError"),
     ("\n1 / 0", "line 2 raised ZeroDivisionError"),
     ("def tasks():\n    yield 1 / 0", "line 2 raised ZeroDivisionError"),
     ("import sys\nsys.exit(3)", "line 2 raised SystemExit"),
-    ("from bridle.fleet import Task\ntasks = [Task('', 'x')]", "line 2 raised OptionsError: `id`"),
-    ("from bridle.fleet import Task\ntasks = [Task('a', 'x'), Task('a', 'y')]", "task 2: the id 'a' stands at"),
+    ("from hackamore.fleet import Task\ntasks = [Task('', 'x')]", "line 2 raised OptionsError: `id`"),
+    ("from hackamore.fleet import Task\ntasks = [Task('a', 'x'), Task('a', 'y')]", "task 2: the id 'a' stands at"),
 ]
 
 
@@ -285,8 +285,8 @@ PYTHON = [
     [(ending, *row) for ending, rows in (("jsonl", JSONL), ("csv", CSV), ("py", PYTHON)) for row in rows],
 )
 def test_a_wrong_file_is_refused_before_anything_starts(ending: str, text: str, expected: str, tmp_path: Path) -> None:
-    from bridle import Options, OptionsError
-    from bridle.cli.fleet_tasks import read_tasks
+    from hackamore import Options, OptionsError
+    from hackamore.cli.fleet_tasks import read_tasks
 
     file = tmp_path / f"tasks.{ending}"
     file.write_text(text)
@@ -297,45 +297,45 @@ def test_a_wrong_file_is_refused_before_anything_starts(ending: str, text: str, 
 
 
 def test_a_wrong_file_in_the_command(playing: Fleets, tmp_path: Path) -> None:
-    bridle = playing()
-    ran = run(bridle, tmp_path, write(tmp_path, [*THREE, {"id": "d"}]))
+    hackamore = playing()
+    ran = run(hackamore, tmp_path, write(tmp_path, [*THREE, {"id": "d"}]))
     assert (ran.code, "tasks.jsonl, line 4: `prompt` is missing" in ran.errors) == (2, True)
     assert not (tmp_path / "j.db").exists()
-    assert "cannot be read" in run(bridle, tmp_path, "nothing.jsonl").errors
+    assert "cannot be read" in run(hackamore, tmp_path, "nothing.jsonl").errors
     (tmp_path / "tasks.txt").touch()
-    assert "must end in .jsonl, .csv or .py" in run(bridle, tmp_path, "tasks.txt").errors
+    assert "must end in .jsonl, .csv or .py" in run(hackamore, tmp_path, "tasks.txt").errors
     (tmp_path / "latin.jsonl").write_bytes(b'{"id": "a", "prompt": "\xe4"}')
-    assert run(bridle, tmp_path, "latin.jsonl").code == 2
+    assert run(hackamore, tmp_path, "latin.jsonl").code == 2
 
 
 def test_tasks_from_csv(playing: Fleets, tmp_path: Path) -> None:
-    bridle = playing()
+    hackamore = playing()
     (tmp_path / "t.csv").write_bytes(
         '\ufeffid,prompt,tag.suite\r\na,"Two\r\nlines, with ""quotes""",lint\r\n\r\nb,ä,\r\n'.encode()
     )
-    assert run(bridle, tmp_path, "t.csv").code == 0
-    assert {name: row["tags"] for name, row in results(bridle, tmp_path).items()} == {"a": {"suite": "lint"}, "b": {}}
+    assert run(hackamore, tmp_path, "t.csv").code == 0
+    assert {name: row["tags"] for name, row in results(hackamore, tmp_path).items()} == {"a": {"suite": "lint"}, "b": {}}
 
 
 def test_tasks_from_python(playing: Fleets, tmp_path: Path) -> None:
-    bridle = playing()
+    hackamore = playing()
     (tmp_path / "beside.py").write_text("NAMES = ['a', 'b']\n")
     (tmp_path / "work.py").write_text(
-        "from bridle.fleet import Task\nfrom beside import NAMES\n\n"
+        "from hackamore.fleet import Task\nfrom beside import NAMES\n\n"
         "def check(answer):\n    return answer.text == 'Done.' or 'no'\n\n"
         "def tasks():\n    return (Task(name, 'x', verify=check) for name in NAMES)\n"
     )
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    assert run(bridle, tmp_path, "work.py").code == 0
-    assert bridle("fleet", "resume", "-j", str(tmp_path / "j.db"), cwd=elsewhere).code == 0
-    assert set(results(bridle, tmp_path)) == {"a", "b"}
+    assert run(hackamore, tmp_path, "work.py").code == 0
+    assert hackamore("fleet", "resume", "-j", str(tmp_path / "j.db"), cwd=elsewhere).code == 0
+    assert set(results(hackamore, tmp_path)) == {"a", "b"}
 
 
 def test_trusted_tasks_may_run_programs(playing: Fleets, tmp_path: Path) -> None:
-    bridle = playing()
+    hackamore = playing()
     file = write(tmp_path, [{"id": "a", "prompt": "x", "verify": ["false"], "options": {"env": {"A": "b"}}}])
-    ran = run(bridle, tmp_path, file, "--trust-tasks", "--verify", "true", "--attempts", "1")
+    ran = run(hackamore, tmp_path, file, "--trust-tasks", "--verify", "true", "--attempts", "1")
     assert (ran.code, "verify" in ran.text) == (1, True)  # the check of the task itself counts
 
 
@@ -383,10 +383,10 @@ def test_a_journal_that_is_not_there_is_not_made(playing: Fleets, tmp_path: Path
 
 
 def test_settings_are_kept_without_secrets(playing: Fleets, tmp_path: Path) -> None:
-    bridle, journal = playing(), tmp_path / "j.db"
+    hackamore, journal = playing(), tmp_path / "j.db"
     secret = "sk-very-secret"
     first = run(
-        bridle, tmp_path, write(tmp_path, THREE), "--option", json_option("env", {"ANTHROPIC_API_KEY": secret}),
+        hackamore, tmp_path, write(tmp_path, THREE), "--option", json_option("env", {"ANTHROPIC_API_KEY": secret}),
         "--option", "effort=high", "--max-turns", "7", "--verify", "false", "--attempts", "1",
         "--append-system-prompt", f"Sign with {secret}.",
     )  # fmt: skip
@@ -394,17 +394,17 @@ def test_settings_are_kept_without_secrets(playing: Fleets, tmp_path: Path) -> N
     for path in tmp_path.glob("j.db*"):
         if path.is_file():
             assert secret.encode() not in path.read_bytes()
-    refused = bridle("fleet", "resume", "-j", str(journal))
+    refused = hackamore("fleet", "resume", "-j", str(journal))
     assert (refused.code, "`env`, which the journal does not keep" in refused.errors) == (2, True)
-    bridle("fleet", "retry", "--failed", "-j", str(journal))
+    hackamore("fleet", "retry", "--failed", "-j", str(journal))
     again: tuple[str, ...] = ("--option", json_option("env", {"ANTHROPIC_API_KEY": "another"}))
-    refused = bridle("fleet", "resume", "-j", str(journal), *again)
+    refused = hackamore("fleet", "resume", "-j", str(journal), *again)
     assert (refused.code, "`append_system_prompt`, which the journal does not keep" in refused.errors) == (2, True)
     again += ("--append-system-prompt", "Sign.")
-    resumed = bridle("fleet", "resume", "-j", str(journal), *again, "--verify", "true")
+    resumed = hackamore("fleet", "resume", "-j", str(journal), *again, "--verify", "true")
     # The check is a part of the task, as the prompt is.
     assert (resumed.code, "`verify` was" in resumed.errors) == (1, True)
-    assert bridle("fleet", "resume", "-j", str(journal), *again, "--verify", "false").code == 1
+    assert hackamore("fleet", "resume", "-j", str(journal), *again, "--verify", "false").code == 1
 
 
 def json_option(name: str, value: object) -> str:
@@ -415,25 +415,25 @@ def test_a_journal_of_a_program_is_not_resumed_by_the_command(playing: Fleets, t
     fleet = Fleet(tmp_path / "j.db", transport=SimulatedCLI(DONE, per_session=True))
     fleet.run([Task("a", "x")]).wait()
     fleet.close()
-    bridle = playing()
-    ran = bridle("fleet", "resume", "-j", str(tmp_path / "j.db"))
-    assert (ran.code, "was not made by `bridle fleet run`" in ran.errors) == (2, True)
-    assert results(bridle, tmp_path)["a"]["text"] == "Done."
+    hackamore = playing()
+    ran = hackamore("fleet", "resume", "-j", str(tmp_path / "j.db"))
+    assert (ran.code, "was not made by `hackamore fleet run`" in ran.errors) == (2, True)
+    assert results(hackamore, tmp_path)["a"]["text"] == "Done."
 
 
 def test_a_budget_ends_the_run(playing: Fleets, tmp_path: Path) -> None:
-    bridle = playing()
-    ran = run(bridle, tmp_path, write(tmp_path, THREE), "--budget", "0.000001", "--concurrency", "1")
+    hackamore = playing()
+    ran = run(hackamore, tmp_path, write(tmp_path, THREE), "--budget", "0.000001", "--concurrency", "1")
     assert ran.code == 1
     assert "budget" in ran.errors.lower()
     assert "Traceback" not in ran.errors
 
 
 def test_without_a_cli(playing: Fleets, tmp_path: Path) -> None:
-    bridle = playing()
-    ran = run(bridle, tmp_path, write(tmp_path, THREE), "--cli-path", "/nowhere/claude")
+    hackamore = playing()
+    ran = run(hackamore, tmp_path, write(tmp_path, THREE), "--cli-path", "/nowhere/claude")
     assert ran.code == 3, ran
-    assert [row["state"] for row in results(bridle, tmp_path).values()] == ["queued"] * 3
+    assert [row["state"] for row in results(hackamore, tmp_path).values()] == ["queued"] * 3
 
 
 # -- signals -----------------------------------------------------------------------------------------------------------
@@ -497,7 +497,7 @@ def test_a_signal_drains(driven: Driven, number: int, code: int) -> None:
     driven.agents.release()
     ran = driven.end()
     assert ran.code == code
-    assert "bridle fleet resume --journal" in ran.errors
+    assert "hackamore fleet resume --journal" in ran.errors
     assert len(ran.text.splitlines()) == 2
     assert driven.states() == ["succeeded", "succeeded", "queued", "queued"]
     driven.resume()

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from bridle.cli import FleetDisplay
-from bridle.fleet import Fleet, Task
-from bridle.testing import Script, SimulatedCLI
+from hackamore.cli import FleetDisplay
+from hackamore.fleet import Fleet, Task
+from hackamore.testing import Script, SimulatedCLI
 from tests.contract import shows
 
 
@@ -32,6 +32,6 @@ def test_a_run_in_a_pipe_is_shown_in_lines(tmp_path: Path, capsys: pytest.Captur
 
 
 def test_without_its_packages_it_says_what_to_install() -> None:
-    code = "import sys; sys.modules['rich'] = None; from bridle.cli import FleetDisplay"
+    code = "import sys; sys.modules['rich'] = None; from hackamore.cli import FleetDisplay"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "pip install 'bridle[cli]'" in done.stderr.splitlines()[-1]
+    assert "pip install 'hackamore[cli]'" in done.stderr.splitlines()[-1]

@@ -9,7 +9,7 @@ import select
 
 import pytest
 
-from bridle.cli.questions import Lines
+from hackamore.cli.questions import Lines
 
 
 @pytest.mark.timeout(10)

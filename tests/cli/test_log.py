@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from bridle.cli.app import COMMANDS
+from hackamore.cli.app import COMMANDS
 from tests.cli.command import Command
 from tests.contract import shows
 
@@ -23,9 +23,9 @@ def test_every_command_that_starts_the_cli_has_it() -> None:
 
 @shows("command.log-level")
 @pytest.mark.parametrize("shape", [["--quiet"], ["--json"], []])
-def test_records_are_lines_of_stderr_and_not_of_stdout(bridle: Command, shape: list[str]) -> None:
-    plain = bridle.plays(*ANSWER)("run", "hi", *shape)
-    ran = bridle.plays(*ANSWER)("run", "hi", *shape, "--log-level", "debug")
+def test_records_are_lines_of_stderr_and_not_of_stdout(hackamore: Command, shape: list[str]) -> None:
+    plain = hackamore.plays(*ANSWER)("run", "hi", *shape)
+    ran = hackamore.plays(*ANSWER)("run", "hi", *shape, "--log-level", "debug")
     assert (ran.code, ran.out) == (0, plain.out)
     records = [line for line in ran.errors.splitlines() if RECORD.match(line)]
     assert len(records) > 3
@@ -35,12 +35,12 @@ def test_records_are_lines_of_stderr_and_not_of_stdout(bridle: Command, shape: l
 
 
 @shows("command.log-level")
-def test_records_below_the_level_are_left_out_and_no_warning_is_shown_twice(bridle: Command) -> None:
+def test_records_below_the_level_are_left_out_and_no_warning_is_shown_twice(hackamore: Command) -> None:
     steps = (*ANSWER, ["exit", 3])
-    plain = bridle.plays(*steps)("run", "hi", "--json")
+    plain = hackamore.plays(*steps)("run", "hi", "--json")
     assert plain.errors.count("NONZERO_EXIT_AFTER_RESULT") == 1
     for level, times in (("debug", 1), ("WARNING", 1), ("error", 0)):
-        ran = bridle.plays(*steps)("run", "hi", "--json", "--log-level", level)
+        ran = hackamore.plays(*steps)("run", "hi", "--json", "--log-level", level)
         assert ran.errors.count("warning: NONZERO_EXIT_AFTER_RESULT") == 1
         shown = [line for line in ran.errors.splitlines() if RECORD.match(line) and "NONZERO_EXIT" in line]
         assert len(shown) == times
@@ -48,34 +48,34 @@ def test_records_below_the_level_are_left_out_and_no_warning_is_shown_twice(brid
         assert all(json.loads(line) for line in ran.out.splitlines())
 
 
-def test_an_unknown_level_is_refused(bridle: Command) -> None:
-    ran = bridle("run", "hi", "--log-level", "loud")
+def test_an_unknown_level_is_refused(hackamore: Command) -> None:
+    ran = hackamore("run", "hi", "--log-level", "loud")
     assert (ran.code, ran.out) == (2, b"")
     assert "--log-level must be one of debug, info, warning, error, got 'loud'." in ran.errors
 
 
-def test_a_traceback_is_on_the_line_of_its_record(bridle: Command) -> None:
-    ran = bridle.plays(*ANSWER, ["exit", 3])("doctor", "--log-level", "debug")
+def test_a_traceback_is_on_the_line_of_its_record(hackamore: Command) -> None:
+    ran = hackamore.plays(*ANSWER, ["exit", 3])("doctor", "--log-level", "debug")
     for line in ran.errors.splitlines():
         assert not line.startswith(("Traceback", '  File "'))
 
 
 @shows("command.colours")
-def test_no_color_wins_over_everything(bridle: Command) -> None:
-    bridle.plays(*ANSWER)
+def test_no_color_wins_over_everything(hackamore: Command) -> None:
+    hackamore.plays(*ANSWER)
     colours = {"TERM": "xterm-256color"}
-    assert b"\x1b[" in bridle.on_terminal("run", "hi", env=colours).out
+    assert b"\x1b[" in hackamore.on_terminal("run", "hi", env=colours).out
     for arguments in (("run", "hi"), ("run", "--help"), ("doctor",), ("run", "hi", "--log-level", "debug")):
-        ran = bridle.on_terminal(*arguments, env={**colours, "NO_COLOR": "1", "FORCE_COLOR": "1"})
+        ran = hackamore.on_terminal(*arguments, env={**colours, "NO_COLOR": "1", "FORCE_COLOR": "1"})
         assert b"\x1b[" not in ran.out
 
 
 @shows("command.colours")
-def test_force_color_keeps_colours_in_a_pipe(bridle: Command) -> None:
-    bridle.plays(*ANSWER)
+def test_force_color_keeps_colours_in_a_pipe(hackamore: Command) -> None:
+    hackamore.plays(*ANSWER)
     colours = {"TERM": "xterm-256color"}
     for arguments in (("doctor",), ("run", "hi")):
-        plain, coloured = (bridle(*arguments, env={**colours, **more}) for more in ({}, {"FORCE_COLOR": "1"}))
+        plain, coloured = (hackamore(*arguments, env={**colours, **more}) for more in ({}, {"FORCE_COLOR": "1"}))
         assert b"\x1b[" not in plain.out + plain.err
         assert b"\x1b[" in coloured.out + coloured.err
-    assert json.loads(bridle("doctor", "--json", env={**colours, "FORCE_COLOR": "1"}).out)
+    assert json.loads(hackamore("doctor", "--json", env={**colours, "FORCE_COLOR": "1"}).out)

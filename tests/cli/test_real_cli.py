@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import bridle
-from bridle.testing import HTTPFailure, Reply, ScriptedModel, Thinking, ToolCall
+import hackamore
+from hackamore.testing import HTTPFailure, Reply, ScriptedModel, Thinking, ToolCall
 from tests.cli.command import Command, Ran, children_of, left_of, read_until
 from tests.support.patience import patience
 
@@ -80,7 +80,7 @@ def test_json_is_what_the_cli_wrote(at: At, real_cli: RealCLI, tmp_path: Path) -
         arguments = ("--cwd", str(real_cli.cwd), "--allow", "Bash", "--partial", "--option", "version_check=skip")
         ran = at(model)("run", "Look", "--json", "--cli-path", str(wrapper), *arguments)
     assert (ran.code, ran.errors) == (0, "")
-    # What the CLI says about its state only because Bridle asks for it is no message of a one-shot query.
+    # What the CLI says about its state only because Hackamore asks for it is no message of a one-shot query.
     lines = copy.read_bytes().splitlines(keepends=True)
     assert ran.out == b"".join(line for line in lines if b'"sdk_host_only":true' not in line)
     assert ran.out.count(b"\n") > 10
@@ -128,7 +128,7 @@ def test_interrupt_in_the_middle_of_a_command(at: At, real_cli: RealCLI, started
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=patience(30))
     assert process.returncode == 130
-    assert "\nInterrupted.\nResume with: bridle run --resume " in err.decode()
+    assert "\nInterrupted.\nResume with: hackamore run --resume " in err.decode()
     assert left_of(below) == []
 
 
@@ -199,7 +199,7 @@ def test_demo(real: Command, terminal: bool) -> None:
         position = shown.find(part, position)
         assert position >= 0, (part, shown)
     folder = shown.partition("/project · Claude Code")[0].rpartition(" ")[2]
-    assert Path(folder).name.startswith("bridle-demo-")
+    assert Path(folder).name.startswith("hackamore-demo-")
     assert not Path(folder).exists()
 
 
@@ -210,11 +210,11 @@ def test_demo_without_a_cli(real: Command, tmp_path: Path, how: str) -> None:
         ran = real("demo", "--simulated")
     else:
         # A copy outside of the checkout finds no pinned CLI either.
-        package = tmp_path / "elsewhere" / "src" / "bridle"
-        shutil.copytree(Path(bridle.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+        package = tmp_path / "elsewhere" / "src" / "hackamore"
+        shutil.copytree(Path(hackamore.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
         nowhere = {"PATH": "/nonexistent", "PYTHONPATH": str(package.parent)}
         done = subprocess.run(
-            [sys.executable, "-m", "bridle.cli", "demo"],
+            [sys.executable, "-m", "hackamore.cli", "demo"],
             env={**real.environment, **nowhere},
             capture_output=True,
             text=True,
@@ -227,7 +227,7 @@ def test_demo_without_a_cli(real: Command, tmp_path: Path, how: str) -> None:
     assert ("No Claude Code CLI was found" in shown) is (how != "asked for")
     position = 0
     for part in (
-        "Bridle demo, simulated",
+        "Hackamore demo, simulated",
         "73 total",
         "Inventory(files=3, largest='NOTES.md', total_bytes=",
         "hook: nothing is deleted",
@@ -244,11 +244,11 @@ def test_demo_without_a_cli(real: Command, tmp_path: Path, how: str) -> None:
 
 def test_demo_uses_what_is_named(real: Command) -> None:
     path, real.cli_path = real.cli_path, ""
-    assert f"CLI: {path} (BRIDLE_CLI_PATH)" in real("demo", env={"BRIDLE_CLI_PATH": path}).text
-    ran = real("demo", env={"BRIDLE_CLI_PATH": "/nonexistent"})
+    assert f"CLI: {path} (HACKAMORE_CLI_PATH)" in real("demo", env={"HACKAMORE_CLI_PATH": path}).text
+    ran = real("demo", env={"HACKAMORE_CLI_PATH": "/nonexistent"})
     assert ran.code == 3
     assert "none was found" in ran.errors
-    assert "`BRIDLE_CLI_PATH` is '/nonexistent', which does not exist. Correct the path" in ran.errors
+    assert "`HACKAMORE_CLI_PATH` is '/nonexistent', which does not exist. Correct the path" in ran.errors
 
 
 @pytest.mark.parametrize("place", [b"Claude Code", b"First the old table goes", b"A horse is"])

@@ -1,4 +1,4 @@
-"""`bridle trace show`: what it shows of whole, interrupted and damaged files."""
+"""`hackamore trace show`: what it shows of whole, interrupted and damaged files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.traces.written import Tape
 __all__ = ["config"]  # a fixture
 
 HEADER = {
-    "format": "bridle-cassette",
+    "format": "hackamore-cassette",
     "version": 1,
     "library": "0.1.0",
     "cli": "2.1.328",
@@ -115,11 +115,11 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_timeline(bridle: Command, file: Path) -> None:
-    ran = bridle("trace", "show", str(file))
+def test_the_timeline(hackamore: Command, file: Path) -> None:
+    ran = hackamore("trace", "show", str(file))
     assert (ran.code, ran.errors) == (0, "")
     shown = [text.split() for text in ran.text.splitlines()]
-    assert shown[0][:4] == ["Bridle", "0.1.0", "·", "Claude"]
+    assert shown[0][:4] == ["Hackamore", "0.1.0", "·", "Claude"]
     for wanted in (
         "1.000 prompt What is there?",
         "started 2026-01-01T00:00:00+00:00, model m, Claude Code 2.1.328, redacted 2 key",
@@ -149,46 +149,46 @@ def test_the_timeline(bridle: Command, file: Path) -> None:
     assert not set(ran.text) & set("\x1b\x07")
 
 
-def test_filters(bridle: Command, tmp_path: Path) -> None:
+def test_filters(hackamore: Command, tmp_path: Path) -> None:
     path = tmp_path / "two.jsonl"
     path.write_text("\n".join(whole(0, 7)) + "\n")
-    assert bridle("trace", "show", str(path)).text.count("── session") == 2
-    ran = bridle("trace", "show", str(path), "--session", "1", "--kind", "hook,prompt", "--kind", "exit")
+    assert hackamore("trace", "show", str(path)).text.count("── session") == 2
+    ran = hackamore("trace", "show", str(path), "--session", "1", "--kind", "hook,prompt", "--kind", "exit")
     assert ran.text.count("── session") == 1
     found = [text.split() for text in ran.text.splitlines()]
     assert [parts[1] for parts in found if parts and parts[0].count(".") == 1] == ["prompt", "hook", "hook", "exit"]
-    nothing = bridle("trace", "show", str(path), "--kind", "hok")
+    nothing = hackamore("trace", "show", str(path), "--kind", "hok")
     assert (nothing.code, "there are: " in nothing.errors, "hook" in nothing.errors) == (0, True, True)
-    everything = bridle("trace", "show", str(path), "--all", "--full").text
+    everything = hackamore("trace", "show", str(path), "--all", "--full").text
     assert "running" in everything
     assert "tools/list" in everything
     assert "x" * 500 in everything
-    wrong = bridle("trace", "show", str(path), "--session", "5")
+    wrong = hackamore("trace", "show", str(path), "--session", "5")
     assert (wrong.code, "no session 5; it has 2" in wrong.errors) == (2, True)
 
 
-def test_json_and_raw(bridle: Command, file: Path) -> None:
-    ran = bridle("trace", "show", str(file), "--json")
+def test_json_and_raw(hackamore: Command, file: Path) -> None:
+    ran = hackamore("trace", "show", str(file), "--json")
     found = [json.loads(text) for text in ran.text.splitlines()]
     [tool] = [event for event in found if event["kind"] == "tool"]
     assert tool == {
         "session": 0, "at": 2.0, "kind": "tool", "what": "Bash ls -l", "took": 1.5, "outcome": "a.txt", "failed": True, "line": 9,
     }  # fmt: skip
     assert "\x1b" not in ran.text
-    raw = bridle("trace", "show", str(file), "--raw", "--kind", "tool")
+    raw = hackamore("trace", "show", str(file), "--raw", "--kind", "tool")
     assert raw.out == file.read_bytes().splitlines(keepends=True)[8]
-    assert bridle("trace", "show", str(file), "--raw").text.count("\n") == len(EVENTS)
+    assert hackamore("trace", "show", str(file), "--raw").text.count("\n") == len(EVENTS)
 
 
-def test_a_file_that_is_not_whole(bridle: Command, file: Path) -> None:
+def test_a_file_that_is_not_whole(hackamore: Command, file: Path) -> None:
     lines = whole()
     file.write_text("\n".join(lines[:10]) + '\n{"s":0,"t":9,"k":"in","f":{"type":"assi')
-    ran = bridle("trace", "show", str(file))
+    ran = hackamore("trace", "show", str(file))
     assert ran.code == 0
     assert "The recording was interrupted before a result" in ran.text
     assert "line 11 cannot be read" in ran.errors
     file.write_text("\n".join([*lines[:5], "garbage \x1b[2J", *lines[5:]]) + "\n")
-    ran = bridle("trace", "show", str(file))
+    ran = hackamore("trace", "show", str(file))
     assert ran.code == 0
     assert "line 6 cannot be read" in ran.errors
     assert "4.500 result" in ran.text
@@ -197,12 +197,12 @@ def test_a_file_that_is_not_whole(bridle: Command, file: Path) -> None:
                     '{"s":0,"t":1,"k":"in","oversized":5000}', '{"s":0,"t":1,"k":"in","text":"no json \\u001b"}',
                     '{"s":0,"t":1,"k":"start","arguments":5}', '{"s":0,"t":1,"k":"end","redactions":[1]}')  # fmt: skip
     file.write_text("\n".join([lines[0], *strange, *lines[1:]]) + "\n")
-    ran = bridle("trace", "show", str(file), "--all")
+    ran = hackamore("trace", "show", str(file), "--all")
     assert (ran.code, ran.errors) == (0, ""), ran
     assert "4.500 result" in ran.text
 
 
-def test_what_is_no_trace(bridle: Command, tmp_path: Path) -> None:
+def test_what_is_no_trace(hackamore: Command, tmp_path: Path) -> None:
     (tmp_path / "other").write_bytes(b"\x00\xff\n" * 200)
     (tmp_path / "empty").write_bytes(b"")
     for name, code, said in (
@@ -213,28 +213,28 @@ def test_what_is_no_trace(bridle: Command, tmp_path: Path) -> None:
         ("absent", 2, "is neither a file nor the beginning of a session id"),
         (".", 2, "cannot be read"),
     ):
-        ran = bridle("trace", "show", str(tmp_path / name))
+        ran = hackamore("trace", "show", str(tmp_path / name))
         assert ran.code == code, ran
         assert said in ran.errors
-    ran = bridle("trace", "draw", "x")
+    ran = hackamore("trace", "draw", "x")
     assert (ran.code, "There is no command `draw`" in ran.errors) == (2, True)
-    assert bridle("trace", "show").code == 2
+    assert hackamore("trace", "show").code == 2
 
 
-def test_a_conversation_on_the_disk(bridle: Command, config: Path) -> None:
+def test_a_conversation_on_the_disk(hackamore: Command, config: Path) -> None:
     writer = talk(config)
-    ran = bridle("trace", "show", writer.session_id[:8])
+    ran = hackamore("trace", "show", writer.session_id[:8])
     assert (ran.code, ran.errors) == (0, "")
     assert "The conversation ends with" in ran.text
     kinds = {text.split()[1] for text in ran.text.splitlines() if text.startswith("    0.000 ")}
     assert kinds >= {"prompt"}
-    raw = bridle("trace", "show", writer.session_id[:8], "--raw")
+    raw = hackamore("trace", "show", writer.session_id[:8], "--raw")
     assert [json.loads(text)["uuid"] for text in raw.text.splitlines()] == [
         json.loads(text)["uuid"] for text in writer.lines
     ]
 
 
-def test_texts_of_every_kind_in_full(bridle: Command, tmp_path: Path) -> None:
+def test_texts_of_every_kind_in_full(hackamore: Command, tmp_path: Path) -> None:
     tape = Tape()
     long = "word " * 200
     tape.prompt(f"prompt {long}")
@@ -244,16 +244,16 @@ def test_texts_of_every_kind_in_full(bridle: Command, tmp_path: Path) -> None:
     tape.out(answered("p1", {"behavior": "deny", "message": f"reason {long}"}))
     tape.result_of("t1", f"result {long}")
     path = tape.write(tmp_path / "run.jsonl")
-    short, full = (bridle("trace", "show", str(path), *more).text for more in ((), ("--full",)))
-    found = [json.loads(line) for line in bridle("trace", "show", str(path), "--json").text.splitlines()]
+    short, full = (hackamore("trace", "show", str(path), *more).text for more in ((), ("--full",)))
+    found = [json.loads(line) for line in hackamore("trace", "show", str(path), "--json").text.splitlines()]
     for name in ("prompt", "thinking", "command", "permission", "reason", "result"):
         assert f"{name} {long}".strip() in full, name
         assert long.strip() not in short
         assert any(f"{name} {long}".strip() in event["what"] + event.get("outcome", "") for event in found), name
 
 
-def test_help(bridle: Command) -> None:
-    ran = bridle("trace", "show", "--help")
+def test_help(hackamore: Command) -> None:
+    ran = hackamore("trace", "show", "--help")
     assert ran.code == 0
     for part in ("show", "FILE", "--session", "--kind", "--json", "--raw", "Examples", "Exit codes"):
         assert part in ran.text

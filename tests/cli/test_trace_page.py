@@ -1,4 +1,4 @@
-"""`bridle trace html`, `inspect` and `diff`."""
+"""`hackamore trace html`, `inspect` and `diff`."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ def run(tmp_path: Path) -> Path:
     return everything().write(tmp_path / "run.jsonl")
 
 
-def test_html(bridle: Command, run: Path, tmp_path: Path) -> None:
+def test_html(hackamore: Command, run: Path, tmp_path: Path) -> None:
     output = tmp_path / "out.html"
-    ran = bridle("trace", "html", str(run), "-o", str(output), "--title", "A <run>")
+    ran = hackamore("trace", "html", str(run), "-o", str(output), "--title", "A <run>")
     assert (ran.code, ran.errors) == (0, "")
     assert ran.text.startswith(str(output))
     assert "<title>A &lt;run&gt;</title>" in output.read_text()
-    again = bridle("trace", "html", str(run), "-o", str(output))
+    again = hackamore("trace", "html", str(run), "-o", str(output))
     assert (again.code, "--force" in again.errors) == (2, True)
-    assert bridle("trace", "html", str(run), "-o", str(output), "--force").code == 0
-    ran = bridle("trace", "html", str(run), "-o", str(run), "--force")
+    assert hackamore("trace", "html", str(run), "-o", str(output), "--force").code == 0
+    ran = hackamore("trace", "html", str(run), "-o", str(run), "--force")
     assert (ran.code, "would replace the trace" in ran.errors) == (2, True)
-    piped = bridle("trace", "html", str(run), "-o", "-")
+    piped = hackamore("trace", "html", str(run), "-o", "-")
     assert piped.text.startswith("<!doctype html>")
 
 
-def test_what_cannot_be_read(bridle: Command, tmp_path: Path) -> None:
+def test_what_cannot_be_read(hackamore: Command, tmp_path: Path) -> None:
     (tmp_path / "other").write_text("x\n" * 30)
     for name, code, said in (
         ("other", 1, "nothing in"),
@@ -44,28 +44,28 @@ def test_what_cannot_be_read(bridle: Command, tmp_path: Path) -> None:
         ("absent", 2, "neither a file nor the beginning of a session id"),
         (".", 2, "cannot be read"),
     ):
-        ran = bridle("trace", "html", str(tmp_path / name), "-o", str(tmp_path / "x.html"))
+        ran = hackamore("trace", "html", str(tmp_path / name), "-o", str(tmp_path / "x.html"))
         assert (ran.code, said in ran.errors) == (code, True), ran
-        assert bridle("trace", "inspect", str(tmp_path / name)).code == code
-        assert bridle("trace", "diff", str(tmp_path / name), str(tmp_path / name)).code == 2
+        assert hackamore("trace", "inspect", str(tmp_path / name)).code == code
+        assert hackamore("trace", "diff", str(tmp_path / name), str(tmp_path / name)).code == 2
     assert not (tmp_path / "x.html").exists()
-    ran = bridle("trace", "html", str(everything().write(tmp_path / "a.jsonl")), "-o", str(tmp_path / "no" / "x.html"))
+    ran = hackamore("trace", "html", str(everything().write(tmp_path / "a.jsonl")), "-o", str(tmp_path / "no" / "x.html"))
     assert (ran.code, "cannot be written" in ran.errors) == (2, True)
 
 
-def test_diff(bridle: Command, run: Path, tmp_path: Path) -> None:
+def test_diff(hackamore: Command, run: Path, tmp_path: Path) -> None:
     other = everything(said="Something else.").write(tmp_path / "other.jsonl")
-    same = bridle("trace", "diff", str(run), str(run))
+    same = hackamore("trace", "diff", str(run), str(run))
     assert (same.code, same.text) == (0, "")
     assert "The runs are the same" in same.errors
-    ran = bridle("trace", "diff", str(run), str(other))
+    ran = hackamore("trace", "diff", str(run), str(other))
     assert ran.code == 1
     assert "-prompt: Look at <b>this</b>." in ran.text.splitlines()
     assert "+prompt: Something else." in ran.text.splitlines()
 
 
 def test_inspect(run: Path) -> None:
-    command = [sys.executable, "-m", "bridle", "trace", "inspect", str(run), "--follow"]
+    command = [sys.executable, "-m", "hackamore", "trace", "inspect", str(run), "--follow"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         url = process.stdout.readline().strip()
@@ -75,13 +75,13 @@ def test_inspect(run: Path) -> None:
         assert process.wait(patience(20)) == 130
 
 
-def test_help(bridle: Command) -> None:
+def test_help(hackamore: Command) -> None:
     for action, parts in {
         "html": ("--output", "--force", "--title"),
         "inspect": ("--follow", "--port", "token"),
         "diff": ("--no-results", "--full", "they differ"),
     }.items():
-        ran = bridle("trace", action, "--help")
+        ran = hackamore("trace", action, "--help")
         assert ran.code == 0
         for part in ("Examples", "Exit codes", *parts):
             assert part in ran.text, (action, part)

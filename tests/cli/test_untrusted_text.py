@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bridle.cli.terminal import Cleaner, clean, escape_json
+from hackamore.cli.terminal import Cleaner, clean, escape_json
 from tests.cli.command import Command, Ran
 
 NASTY = {
@@ -45,7 +45,7 @@ NASTY = {
 FORBIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff]"
 )
-# What Bridle's own styles send to a terminal; none of them is in the texts above.
+# What Hackamore's own styles send to a terminal; none of them is in the texts above.
 OWN_STYLES = re.compile(r"\x1b\[(?:0|1|2|2;3|1;34|3[1-6])m")
 SPINNER = re.compile(r"\r\x1b\[36m.\x1b\[0m \x1b\[2m(?:Starting Claude Code|Working) \d+ s\x1b\[0m\x1b\[K|\r\x1b\[K")
 RESULT: list[Any] = ["frame", "result"]
@@ -128,27 +128,27 @@ def check(ran: Ran, *, colours: bool = False) -> None:
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_every_place(bridle: Command, place: str) -> None:
+def test_every_place(hackamore: Command, place: str) -> None:
     # One run for all texts of a place: the frames before the last one for each text, the last one with all of them.
     steps: list[list[Any]] = []
     for text in NASTY.values():
         steps.extend(step for step in PLACES[place](text) if step is not RESULT and step[0] != "exit")
     steps.append(PLACES[place]("\n".join(NASTY.values()))[-1])
     # Texts that are no JSON come one after the other, which would end the stream.
-    bridle.plays(*steps)
+    hackamore.plays(*steps)
     patience = ("--option", 'limits={"consecutive_decode_errors": 100}')
-    check(bridle("run", "hi", *patience, "--quiet"))
-    check(bridle.on_terminal("run", "hi", *patience, env={"NO_COLOR": "1"}))
-    check(bridle.on_terminal("run", "hi", *patience), colours=True)
-    check(bridle.on_terminal("run", "hi", "--json", *patience), colours=True)
+    check(hackamore("run", "hi", *patience, "--quiet"))
+    check(hackamore.on_terminal("run", "hi", *patience, env={"NO_COLOR": "1"}))
+    check(hackamore.on_terminal("run", "hi", *patience), colours=True)
+    check(hackamore.on_terminal("run", "hi", "--json", *patience), colours=True)
 
 
-def test_text_is_shown_literally(bridle: Command) -> None:
+def test_text_is_shown_literally(hackamore: Command) -> None:
     steps = [PLACES["text"](text)[0] for text in NASTY.values()]
-    shown = "\n" + bridle.plays(*steps, RESULT)("run", "hi").text
+    shown = "\n" + hackamore.plays(*steps, RESULT)("run", "hi").text
     streams = [PLACES["deltas"](text)[:-1] for text in NASTY.values()]
     pieces = [piece for stream in streams for piece in (event({"type": "text_delta", "text": "\n<"}), *stream)]
-    streamed_shown = bridle.plays(*pieces, RESULT)("run", "hi", "--partial").text
+    streamed_shown = hackamore.plays(*pieces, RESULT)("run", "hi", "--partial").text
     for name, text in NASTY.items():
         if name == "lone surrogate":
             assert "\n\ufffd and \ufffd\n" in shown
@@ -159,7 +159,7 @@ def test_text_is_shown_literally(bridle: Command) -> None:
 
 
 @pytest.mark.parametrize("part", range(4))
-def test_arguments_and_file_names(bridle: Command, tmp_path: Path, part: int) -> None:
+def test_arguments_and_file_names(hackamore: Command, tmp_path: Path, part: int) -> None:
     texts = [text.encode("utf-8", "replace").decode() for text in NASTY.values()][part::4]
     text = "x" + "".join(texts).replace("/", "_")
     config = tmp_path / text
@@ -175,15 +175,15 @@ def test_arguments_and_file_names(bridle: Command, tmp_path: Path, part: int) ->
         ("doctor", "--json", "--model", text, "--cli-path", str(config)),
         ("doctor", "--system-prompt", text),
     ):
-        ran = bridle.on_terminal(*arguments, env={"NO_COLOR": "1"})
+        ran = hackamore.on_terminal(*arguments, env={"NO_COLOR": "1"})
         assert ran.out
         check(ran)
 
 
-def test_newlines_and_tabs_are_kept(bridle: Command) -> None:
+def test_newlines_and_tabs_are_kept(hackamore: Command) -> None:
     steps = PLACES["text"]("a\tb\n\n\tc\r\nd")
-    assert "a\tb\n\n\tc\nd\n" in bridle.plays(*steps)("run", "hi").text
-    assert b"a\tb\r\n\r\n\tc\r\nd\r\n" in bridle.plays(*steps).on_terminal("run", "hi").out
+    assert "a\tb\n\n\tc\nd\n" in hackamore.plays(*steps)("run", "hi").text
+    assert b"a\tb\r\n\r\n\tc\r\nd\r\n" in hackamore.plays(*steps).on_terminal("run", "hi").out
 
 
 def test_scripts_and_emoji_are_kept() -> None:

@@ -8,8 +8,8 @@ import signal
 import sys
 from typing import Any
 
-from bridle import Options, Session
-from bridle.sync import Session as SyncSession
+from hackamore import Options, Session
+from hackamore.sync import Session as SyncSession
 
 PROMPT = json.dumps([["ignore_term"], ["text", "a"], ["hang"]])
 

@@ -1,4 +1,4 @@
-"""A pytest plugin: with BRIDLE_CI=1 a run of the whole suite fails when a test that keeps a promise did not run and pass."""
+"""A pytest plugin: with HACKAMORE_CI=1 a run of the whole suite fails when a test that keeps a promise did not run and pass."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Outcomes:
 
 
 def enforced(config: pytest.Config) -> bool:
-    """True for a run of all tests with BRIDLE_CI=1."""
+    """True for a run of all tests with HACKAMORE_CI=1."""
     options = config.option
     chosen = (
         options.keyword
@@ -55,4 +55,4 @@ def enforced(config: pytest.Config) -> bool:
         or getattr(options, "quick", False)
     )
     everything = config.args_source is pytest.Config.ArgsSource.TESTPATHS
-    return os.environ.get("BRIDLE_CI") == "1" and everything and not chosen
+    return os.environ.get("HACKAMORE_CI") == "1" and everything and not chosen

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from bridle import Timeouts
-from bridle.hooks import HookMatcher, HookOutput
-from bridle.permissions import Allow
-from bridle.tools import tool, tool_server
+from hackamore import Timeouts
+from hackamore.hooks import HookMatcher, HookOutput
+from hackamore.permissions import Allow
+from hackamore.tools import tool, tool_server
 from tests.contract import shows
 from tests.support.light import Light
 from tests.support.patience import patience

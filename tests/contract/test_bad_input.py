@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from bridle import (
-    BridleError,
+from hackamore import (
+    HackamoreError,
     CLIExitedDuringInitError,
     InitializationTimeoutError,
     Limits,
     SessionClosedError,
     Timeouts,
 )
-from bridle.errors import ControlTimeoutError, TurnTimeoutError
-from bridle.hooks import HookMatcher, HookOutput
-from bridle.permissions import Deny
-from bridle.protocol.states.session import SessionState
-from bridle.tools import tool, tool_server
+from hackamore.errors import ControlTimeoutError, TurnTimeoutError
+from hackamore.hooks import HookMatcher, HookOutput
+from hackamore.permissions import Deny
+from hackamore.protocol.states.session import SessionState
+from hackamore.tools import tool, tool_server
 from tests.contract import shows
 from tests.support.inside import hurry
 from tests.support.leaks import alive
@@ -172,7 +172,7 @@ def test_endings_around_the_handshake(shell: Shell, options: Light, moment: str,
         assert error.exit_code == {"exit": how[-1], "die": -9}[how[0]]
         assert time.monotonic() - began < patience(10)
         assert session.state is SessionState.FAILED
-        await raised(session.interrupt, BridleError)
+        await raised(session.interrupt, HackamoreError)
         await got(session.stop())
         assert not alive(session.pid)
 

@@ -89,13 +89,13 @@ def test_two():
 @pytest.mark.parametrize(
     ("arguments", "env", "code"),
     [
-        ([], {"BRIDLE_CI": "1"}, 0),
-        ([], {"BRIDLE_CI": "1", "SKIP": "1"}, 1),
+        ([], {"HACKAMORE_CI": "1"}, 0),
+        ([], {"HACKAMORE_CI": "1", "SKIP": "1"}, 1),
         ([], {"SKIP": "1"}, 0),
-        (["-k", "one"], {"BRIDLE_CI": "1"}, 0),
-        (["inner/test_inner.py"], {"BRIDLE_CI": "1", "SKIP": "1"}, 0),
-        (["-n", "2"], {"BRIDLE_CI": "1"}, 0),
-        (["-n", "1"], {"BRIDLE_CI": "1", "SKIP": "1"}, 1),
+        (["-k", "one"], {"HACKAMORE_CI": "1"}, 0),
+        (["inner/test_inner.py"], {"HACKAMORE_CI": "1", "SKIP": "1"}, 0),
+        (["-n", "2"], {"HACKAMORE_CI": "1"}, 0),
+        (["-n", "1"], {"HACKAMORE_CI": "1", "SKIP": "1"}, 1),
     ],
 )
 def test_ci_insists_that_they_ran(arguments: list[str], env: dict[str, str], code: int, tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_ci_insists_that_they_ran(arguments: list[str], env: dict[str, str], cod
     inner = {"project": str(PROJECT), "folder": str(tmp_path / "inner")}
     (tmp_path / "inner" / "conftest.py").write_text(CONFTEST.format(**inner))
     (tmp_path / "inner" / "test_inner.py").write_text(TESTS)
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "BRIDLE_CI"))}
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "HACKAMORE_CI"))}
     environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # they take a second to load, and have nothing to do with it
     xdist = ["-p", "xdist"] if "-n" in arguments else []
     ran = subprocess.run(

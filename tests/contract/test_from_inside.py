@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from bridle.hooks import HookMatcher, HookOutput
-from bridle.permissions import Deny
-from bridle.protocol.states.session import SessionState, TurnState
-from bridle.tools import ToolContext, tool, tool_server
+from hackamore.hooks import HookMatcher, HookOutput
+from hackamore.permissions import Deny
+from hackamore.protocol.states.session import SessionState, TurnState
+from hackamore.tools import ToolContext, tool, tool_server
 from tests.contract import shows
 from tests.support.leaks import alive
 from tests.support.light import Light

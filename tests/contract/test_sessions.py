@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bridle import (
+from hackamore import (
     ActivityChanged,
     BackgroundTasksChanged,
     InitializationError,
@@ -27,10 +27,10 @@ from bridle import (
     TurnStarted,
     WarningRaised,
 )
-from bridle.errors import CheckpointingNotEnabledError, CLIExitedDuringInitError, ControlTimeoutError
-from bridle.hooks import HookMatcher
-from bridle.permissions import Allow
-from bridle.protocol.states.session import SessionActivity, SessionState, TurnState
+from hackamore.errors import CheckpointingNotEnabledError, CLIExitedDuringInitError, ControlTimeoutError
+from hackamore.hooks import HookMatcher
+from hackamore.permissions import Allow
+from hackamore.protocol.states.session import SessionActivity, SessionState, TurnState
 from tests.contract import shows
 from tests.support.leaks import alive
 from tests.support.light import Light

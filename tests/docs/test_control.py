@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import pytest
 
-from bridle import Session
-from bridle.protocol import results as control_results
-from bridle.sync import Session as BlockingSession
+from hackamore import Session
+from hackamore.protocol import results as control_results
+from hackamore.sync import Session as BlockingSession
 from tests.support.operations import operations
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "control.md"

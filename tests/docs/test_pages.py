@@ -12,11 +12,11 @@ from typing import get_args
 
 import pytest
 
-import bridle
-import bridle.sync
-import bridle.testing
-from bridle.errors import WarningCode
-from bridle.protocol.states.query import ONE_SHOT, State, Yield
+import hackamore
+import hackamore.sync
+import hackamore.testing
+from hackamore.errors import WarningCode
+from hackamore.protocol.states.query import ONE_SHOT, State, Yield
 from tests.support.patience import patience
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -65,7 +65,7 @@ def test_the_picture_shows_every_state_and_every_way() -> None:
     assert {name for way in drawn for name in way} == {state.name for state in State}
 
 
-@pytest.mark.parametrize("name", sorted({*bridle.__all__, *bridle.sync.__all__, *bridle.testing.__all__}))
+@pytest.mark.parametrize("name", sorted({*hackamore.__all__, *hackamore.sync.__all__, *hackamore.testing.__all__}))
 def test_every_public_name_is_documented(name: str) -> None:
     mention = re.compile(rf"`[^`\n]*\b{name}\b[^`\n]*`|^ *(?:from|import) .*\b{name}\b", re.MULTILINE)
     assert any(mention.search(page.read_text(encoding="utf-8")) for page in PAGES)
@@ -100,7 +100,7 @@ def test_the_three_lines_of_the_readme_are_those_of_the_page() -> None:
     "name", ["", ".errors", ".hooks", ".messages", ".permissions", ".sync", ".testing", ".tools", ".transports.base"]
 )
 def test_help_shows_every_public_name(name: str) -> None:
-    module = importlib.import_module(f"bridle{name}")
+    module = importlib.import_module(f"hackamore{name}")
     pydoc.render_doc(module)
     for value in (getattr(module, public) for public in module.__all__):
         if isinstance(value, type) or callable(value):

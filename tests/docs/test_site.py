@@ -8,8 +8,8 @@ from types import ModuleType
 
 import pytest
 
-import bridle
-import bridle.testing
+import hackamore
+import hackamore.testing
 
 PROJECT = Path(__file__).resolve().parents[2]
 SCRIPTS = PROJECT / "scripts"
@@ -62,10 +62,10 @@ def test_code_in_tables_has_no_escapes(site: ModuleType) -> None:
 
 def test_an_example_is_shown_with_its_output(site: ModuleType, tmp_path: Path) -> None:
     example = tmp_path / "first_steps.py"
-    example.write_text('"""Take steps."""\n\n# scripted: Reply(\n#   "a")\n\nimport bridle\n')
+    example.write_text('"""Take steps."""\n\n# scripted: Reply(\n#   "a")\n\nimport hackamore\n')
     text = site.example_page(example, "1\n")
     assert text.startswith(
-        '# First steps\n\nTake steps.\n\n```python title="examples/first_steps.py"\nimport bridle\n```\n'
+        '# First steps\n\nTake steps.\n\n```python title="examples/first_steps.py"\nimport hackamore\n```\n'
     )
     assert text.endswith("```text\n1\n```\n")
 
@@ -93,8 +93,8 @@ def test_every_public_name_has_a_place_in_the_api(site: ModuleType) -> None:
         "testing",
         "transcripts",
     }
-    assert {f"bridle.{name}" for name in bridle.__all__ if name not in others} <= names
-    assert {f"bridle.testing.{name}" for name in bridle.testing.__all__} <= names
+    assert {f"hackamore.{name}" for name in hackamore.__all__ if name not in others} <= names
+    assert {f"hackamore.testing.{name}" for name in hackamore.testing.__all__} <= names
 
 
 @pytest.mark.parametrize("html", LOADED)

@@ -22,13 +22,13 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from bridle.testing import Repeat, Reply, ScriptedModel, ToolCall
-from bridle.transports.process.processes import descendants, identity
+from hackamore.testing import Repeat, Reply, ScriptedModel, ToolCall
+from hackamore.transports.process.processes import descendants, identity
 from tests.endurance import deaths_host
 from tests.support.leaks import wait_gone
 from tests.support.patience import patience
 
-MARK = "BRIDLE_DEATH"
+MARK = "HACKAMORE_DEATH"
 BACKENDS = ("asyncio", "trio", "threads")
 WAYS = (
     "host SIGKILL",
@@ -149,7 +149,7 @@ def real(cli: str) -> Setting:
 
 def die(death: Death, setting: Setting) -> Death:
     """Let a host and its CLI run, kill, and look."""
-    with tempfile.TemporaryDirectory(prefix="bridle-death-", ignore_cleanup_errors=True) as name:
+    with tempfile.TemporaryDirectory(prefix="hackamore-death-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         mark = f"{os.getpid()}-{death.number}-{time.monotonic_ns()}"
         options, prompt, close = setting(death, folder)

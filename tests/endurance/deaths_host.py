@@ -10,7 +10,7 @@ import json
 import sys
 from typing import Any
 
-from bridle import BridleError, Options, Timeouts
+from hackamore import HackamoreError, Options, Timeouts
 from tests.support.shell import Shell
 from tests.support.talking import got, make
 
@@ -29,7 +29,7 @@ def main(backend: Any, options: dict[str, Any], prompt: str) -> None:
             await got(session.start())
             say(cli=session.pid)
             await got((await got(session.send(prompt))).result())
-        except BridleError as error:
+        except HackamoreError as error:
             outcome = type(error).__name__
         finally:
             await got(session.stop())

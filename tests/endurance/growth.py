@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from bridle.transports.process.processes import descendants
+from hackamore.transports.process.processes import descendants
 from tests.support.leaks import open_descriptors
 from tests.support.light import resident
 

@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bridle import AssistantMessage, Timeouts
-from bridle.session.events import TurnCompleted
+from hackamore import AssistantMessage, Timeouts
+from hackamore.session.events import TurnCompleted
 from tests.support.light import light, resident
 from tests.support.shell import Backend, Shell
 from tests.support.talking import each, got, make, steps
@@ -175,7 +175,7 @@ async def _together(shell: Shell, work: Sequence[Callable[[], Any]]) -> None:
 def measure(case: Case) -> Found:
     """Read the messages of a case in this process."""
     shell, reading = Shell(case.shell), Reading(case)
-    with tempfile.TemporaryDirectory(prefix="bridle-messages-") as folder:
+    with tempfile.TemporaryDirectory(prefix="hackamore-messages-") as folder:
         session = make(shell, light(Path(folder))(timeouts=TIMEOUTS))
         shell.play(reading.run, shell, session)
     return Found(case, reading.samples)

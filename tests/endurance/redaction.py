@@ -21,13 +21,13 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from bridle.launch.plan import LaunchPlan
-from bridle.traces.page import page_pieces
-from bridle.traces.reading import read_session, read_trace
-from bridle.transcripts.places import SessionFiles
-from bridle.transports.recording.reading import read_recording
-from bridle.transports.recording.recorder import SessionRecord, TapeFile, header_line
-from bridle.transports.recording.redaction import Redactor, Vault
+from hackamore.launch.plan import LaunchPlan
+from hackamore.traces.page import page_pieces
+from hackamore.traces.reading import read_session, read_trace
+from hackamore.transcripts.places import SessionFiles
+from hackamore.transports.recording.reading import read_recording
+from hackamore.transports.recording.recorder import SessionRecord, TapeFile, header_line
+from hackamore.transports.recording.redaction import Redactor, Vault
 
 LINES_OF_A_CASE = 100
 SIGN = "CANARY"
@@ -92,7 +92,7 @@ def differs(before: Any, after: Any) -> bool:
         return len(before) != len(after) or any(names) or any(values)
     if isinstance(before, list) and isinstance(after, list):
         return len(before) != len(after) or any(map(differs, before, after))
-    if isinstance(after, str) and "<bridle-" in after:
+    if isinstance(after, str) and "<hackamore-" in after:
         return False
     return type(before) is not type(after) or before != after
 

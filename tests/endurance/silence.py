@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 @contextmanager
 def silence() -> Iterator[None]:
-    """Show no warnings and log nothing of Bridle inside; both are as before afterwards."""
-    logger = logging.getLogger("bridle")
+    """Show no warnings and log nothing of Hackamore inside; both are as before afterwards."""
+    logger = logging.getLogger("hackamore")
     level = logger.level
     logger.setLevel(logging.CRITICAL + 1)
     try:

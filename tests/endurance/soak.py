@@ -21,11 +21,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import bridle
-import bridle.sync
-from bridle import BridleError, Options, Timeouts
-from bridle.messages import AssistantMessage
-from bridle.testing import Repeat, Reply, Script, ScriptedModel, SimulatedCLI, ToolCall
+import hackamore
+import hackamore.sync
+from hackamore import HackamoreError, Options, Timeouts
+from hackamore.messages import AssistantMessage
+from hackamore.testing import Repeat, Reply, Script, ScriptedModel, SimulatedCLI, ToolCall
 from tests.endurance import growth, targets
 from tests.endurance.silence import silence
 from tests.support.light import light
@@ -48,7 +48,7 @@ async def _turns(session: Any, *prompts: str) -> None:
 
 @contextlib.asynccontextmanager
 async def _session(shell: Shell, options: Options, transport: Any = None) -> Any:
-    kind: Any = bridle.sync.Session if shell.blocking else bridle.Session
+    kind: Any = hackamore.sync.Session if shell.blocking else hackamore.Session
     session = make(shell, options) if transport is None else kind(options, transport=transport)
     await got(session.start())
     try:
@@ -79,7 +79,7 @@ async def simulated_interrupt(soak: Soak, shell: Shell, random: Random) -> None:
     async with _session(shell, Options(timeouts=TIMEOUTS), SimulatedCLI(script, time_scale=0.0)) as session:
         turn = await got(session.send("go"))
         await got(session.interrupt())
-        with contextlib.suppress(BridleError):
+        with contextlib.suppress(HackamoreError):
             await got(turn.result())
         await _turns(session, "go")
 
@@ -99,7 +99,7 @@ async def process(soak: Soak, shell: Shell, random: Random) -> None:
     options = soak.light(**targets.options_with_callbacks(timeouts=TIMEOUTS))
     call = ["ask", "mcp_message", {"server_name": "shop", "message": CALL}]
     asked = [["ask", "hook_callback", HOOK], ["ask", "can_use_tool", {"tool_name": "Bash", "input": {}}], call]
-    with contextlib.suppress(BridleError):
+    with contextlib.suppress(HackamoreError):
         async with _session(shell, options) as session:
             await _turns(
                 session, "hello", steps(["flood", 1_000, 200], *asked), steps(["err", "noise\n" * 50], ["text", "a"])
@@ -120,12 +120,12 @@ async def process(soak: Soak, shell: Shell, random: Random) -> None:
 
 async def pool(soak: Soak, shell: Shell, random: Random) -> None:
     """A pool of light CLIs: more conversations than processes, so that they hibernate and are resumed; one is killed."""
-    kind: Any = bridle.sync.SessionPool if shell.blocking else bridle.SessionPool
+    kind: Any = hackamore.sync.SessionPool if shell.blocking else hackamore.SessionPool
     made = kind(soak.light(timeouts=TIMEOUTS), warm=1, max_live=2, idle=0.2)
     await got(made.__enter__() if shell.blocking else made.__aenter__())
     try:
         for number in range(6):
-            with contextlib.suppress(BridleError):
+            with contextlib.suppress(HackamoreError):
                 held = made.conversation(f"user-{number % 4}")
                 session = await got(held.__enter__() if shell.blocking else held.__aenter__())
                 try:
@@ -157,7 +157,7 @@ async def real(soak: Soak, shell: Shell, random: Random) -> None:
             async with _session(shell, options) as session:
                 await _turns(session, "go")
                 turn = await got(session.send("go"))
-                with contextlib.suppress(BridleError):
+                with contextlib.suppress(HackamoreError):
                     async for message in each(turn):
                         if not isinstance(message, AssistantMessage):
                             continue
@@ -214,12 +214,12 @@ class Soak:
         before: Path | None = None
         with (
             silence(),
-            tempfile.TemporaryDirectory(prefix="bridle-soak-", ignore_cleanup_errors=True) as folder,
+            tempfile.TemporaryDirectory(prefix="hackamore-soak-", ignore_cleanup_errors=True) as folder,
             ThreadPoolExecutor(len(BACKENDS), thread_name_prefix="soak") as threads,
         ):
             self.folder = Path(folder)
             self.light = light(self.folder)
-            with bridle.sync.Session(self.light(**targets.options_with_callbacks())) as long_session:
+            with hackamore.sync.Session(self.light(**targets.options_with_callbacks())) as long_session:
                 number = 0
                 while (passed := time.monotonic() - began) < seconds or len(self.samples) - self.warm < 4:
                     list(threads.map(lambda backend, number=number: self._round(backend, number), BACKENDS))
@@ -279,7 +279,7 @@ def join_library_threads_but(session: Any) -> None:
 
 def threading_floor(session: Any) -> int:
     """Return how many threads stay: the main thread, one for each shell, and those of the long session."""
-    return sum(not thread.name.startswith("bridle-") for thread in threading.enumerate()) + 2
+    return sum(not thread.name.startswith("hackamore-") for thread in threading.enumerate()) + 2
 
 
 def report(soak: Soak, found: list[growth.Verdict]) -> str:

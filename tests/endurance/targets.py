@@ -15,18 +15,18 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from bridle import BridleError, HookMatcher, Limits, Options, Timeouts, tool, tool_server
-from bridle.errors import DecodeError
-from bridle.messages import decode
-from bridle.permissions import Allow
-from bridle.protocol import events
-from bridle.protocol.connection import Connection
-from bridle.session.core import SessionCore
-from bridle.session.readers import Readers
-from bridle.testing import Script, SimulatedCLI, with_faults
-from bridle.testing.faults import Split
-from bridle.testing.faults.flow import Item, Stage
-from bridle.testing.faults.kinds import Direction, EachFrame, Note
+from hackamore import HackamoreError, HookMatcher, Limits, Options, Timeouts, tool, tool_server
+from hackamore.errors import DecodeError
+from hackamore.messages import decode
+from hackamore.permissions import Allow
+from hackamore.protocol import events
+from hackamore.protocol.connection import Connection
+from hackamore.session.core import SessionCore
+from hackamore.session.readers import Readers
+from hackamore.testing import Script, SimulatedCLI, with_faults
+from hackamore.testing.faults import Split
+from hackamore.testing.faults.flow import Item, Stage
+from hackamore.testing.faults.kinds import Direction, EachFrame, Note
 from tests.endurance.mutations import REQUEST, TURN, Mutator
 from tests.support.shell import Shell
 from tests.support.talking import each, got
@@ -135,7 +135,7 @@ def connection(lines: list[bytes], random: Random) -> None:
     for _ in range(3):
         try:
             asked.append(host.send_request("mcp_status"))
-        except BridleError:  # the limits of a strict connection
+        except HackamoreError:  # the limits of a strict connection
             break
     for data in chunks(with_ids(lines, turns, asked, random), random):
         host.receive_data(data)
@@ -278,7 +278,7 @@ def whole_session(backend: Any, random: Random) -> int:
                     async for message in each(turn):
                         repr(message)
                     await got(turn.result())
-        except BridleError:
+        except HackamoreError:
             pass
 
     shell.play(scenario)

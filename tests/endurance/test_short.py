@@ -1,4 +1,4 @@
-"""Short forms of the long runs: `./dev fuzz --frames`, `./dev fuzz --deaths`, `./dev soak`. BRIDLE_TEST_SEED repeats one."""
+"""Short forms of the long runs: `./dev fuzz --frames`, `./dev fuzz --deaths`, `./dev soak`. HACKAMORE_TEST_SEED repeats one."""
 
 from __future__ import annotations
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bridle import sync
-from bridle.errors import BridleError
-from bridle.testing import Script
+from hackamore import sync
+from hackamore.errors import HackamoreError
+from hackamore.testing import Script
 
 if TYPE_CHECKING:
     from tests.fidelity.driving import Host
@@ -28,7 +28,7 @@ class Case:
         one_shot: `sync.run` instead of a session.
         but: paths whose values differ in this case alone, with their reasons.
         lacks: paths and kinds of frames that only the real CLI has in this case, with their reasons.
-        answers: a kind of request of the CLI (a subtype, or the event of a hook), and the answer that it gets in place of Bridle's,
+        answers: a kind of request of the CLI (a subtype, or the event of a hook), and the answer that it gets in place of Hackamore's,
             which refuses wrong ones before they are sent. The CLI may end the session.
     """
 
@@ -54,11 +54,11 @@ class Case:
 
     def run(self, host: Host, transport: Any) -> None:
         if self.one_shot:
-            with suppress(BridleError):
+            with suppress(HackamoreError):
                 sync.run(host.prompts()[0], host.options, transport=transport, check=False)
             return
         host.transport = transport
-        with host.sessions, suppress(*((BridleError,) if self.answers else ())):
+        with host.sessions, suppress(*((HackamoreError,) if self.answers else ())):
             host.again()
             (self.does or type(host).talk)(host)
             host.session.wait_idle()

@@ -5,10 +5,10 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from bridle import Allow
-from bridle.errors import BridleError
-from bridle.hooks import HookOutput
-from bridle.testing import Script
+from hackamore import Allow
+from hackamore.errors import HackamoreError
+from hackamore.hooks import HookOutput
+from hackamore.testing import Script
 from tests.fidelity.case import Case
 from tests.fidelity.hosts import (
     ALL_EVENTS,
@@ -132,12 +132,12 @@ ASKED: list[tuple[str, dict[str, Any]]] = [
 
 def ask_everything(host: Host) -> None:
     for operation, fields in ASKED:
-        with suppress(BridleError):
+        with suppress(HackamoreError):
             host.session.request(operation, **fields)
     host.talk()
 
 
-UNKNOWN_OPERATION = {"answers/nonsense.response.error": "texts of Bridle"}
+UNKNOWN_OPERATION = {"answers/nonsense.response.error": "texts of Hackamore"}
 OPERATIONS = [Case("every other control operation", talk, does=ask_everything, but=UNKNOWN_OPERATION)]
 
 CASES: list[Case] = [

@@ -8,11 +8,11 @@ import time
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, Literal
 
-from bridle import Options, sync
-from bridle.testing import SimulatedCLI
-from bridle.testing.errors import ScriptError
-from bridle.testing.model.environment import isolated_environment
-from bridle.testing.script.steps import UserSays
+from hackamore import Options, sync
+from hackamore.testing import SimulatedCLI
+from hackamore.testing.errors import ScriptError
+from hackamore.testing.model.environment import isolated_environment
+from hackamore.testing.script.steps import UserSays
 from tests.fidelity.frames import Recording
 from tests.support.patience import patience
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from bridle.launch import LaunchPlan
-    from bridle.testing import Script
-    from bridle.transports.base import AsyncTransport, SyncTransport
+    from hackamore.launch import LaunchPlan
+    from hackamore.testing import Script
+    from hackamore.transports.base import AsyncTransport, SyncTransport
     from tests.fidelity.case import Case
 
 

@@ -10,8 +10,8 @@ from functools import cache
 from math import isclose
 from typing import Any, NamedTuple
 
-from bridle.errors import DecodeError
-from bridle.messages import decode
+from hackamore.errors import DecodeError
+from hackamore.messages import decode
 from scripts.drift import unmodelled_fields
 from scripts.drift_baseline import FIELDS
 from tests.fidelity.differences import DIFFERENT_VALUES, NOT_COMPARED, ONLY_REAL, SHAPE_ONLY

@@ -9,10 +9,10 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from bridle import Allow, Deny, HookMatcher
-from bridle.errors import BridleError
-from bridle.hooks import HookOutput
-from bridle.testing import Script
+from hackamore import Allow, Deny, HookMatcher
+from hackamore.errors import HackamoreError
+from hackamore.hooks import HookOutput
+from hackamore.testing import Script
 from tests.fidelity.case import Case
 from tests.fidelity.cases import MEANWHILE
 from tests.fidelity.hosts import ALL_EVENTS, GIFTS, GIVEN, SHOP, until_cancelled
@@ -137,7 +137,7 @@ class Plan:
             host.session.wait_idle()
             if turn.control is not None:
                 operation, fields = CONTROLS[turn.control]
-                with suppress(BridleError):
+                with suppress(HackamoreError):
                     host.session.request(operation, **fields)
 
     def smaller(self) -> Iterator[Plan]:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from bridle import Allow, Deny, HookMatcher, tool, tool_server
-from bridle.errors import BridleError
-from bridle.hooks import HookOutput
-from bridle.permissions import AddRules, PermissionRule, SetMode
-from bridle.testing import Script
-from bridle.tools import Audio, EmbeddedResource, Image, ResourceLink, ToolResult
+from hackamore import Allow, Deny, HookMatcher, tool, tool_server
+from hackamore.errors import HackamoreError
+from hackamore.hooks import HookOutput
+from hackamore.permissions import AddRules, PermissionRule, SetMode
+from hackamore.testing import Script
+from hackamore.tools import Audio, EmbeddedResource, Image, ResourceLink, ToolResult
 from tests.support.patience import patience
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def denying(**more: Any) -> dict[str, Any]:
 
 def ask_and_talk(operation: str, /, **fields: Any) -> Callable[[Host], None]:
     def does(host: Host) -> None:
-        with suppress(BridleError):
+        with suppress(HackamoreError):
             host.session.request(operation, **fields)
         host.talk()
 
@@ -163,7 +163,7 @@ def ask_and_talk(operation: str, /, **fields: Any) -> Callable[[Host], None]:
 def talk_and_ask(operation: str, /, **fields: Any) -> Callable[[Host], None]:
     def does(host: Host) -> None:
         host.talk()
-        with suppress(BridleError):
+        with suppress(HackamoreError):
             host.session.request(operation, **fields)
 
     return does
@@ -308,7 +308,7 @@ def change_between(operation: str, /, **fields: Any) -> Callable[[Host], None]:
     def does(host: Host) -> None:
         host.session.send("one").result()
         host.session.wait_idle()
-        with suppress(BridleError):
+        with suppress(HackamoreError):
             host.session.request(operation, **fields)
         host.session.send("two").result()
         host.session.wait_idle()
@@ -351,7 +351,7 @@ def touch_twice(script: Script, folder: Path) -> None:
 def outside(script: Script, folder: Path) -> None:
     """Files that do not belong to the working directory."""
     script.user("go").calls("Read", {"file_path": "/etc/hostname"}).calls("Bash", {"command": "cat /etc/hostname"})
-    script.calls("Write", {"file_path": "/etc/bridle", "content": "x"}).calls("Bash", {"command": "touch /etc/bridle"})
+    script.calls("Write", {"file_path": "/etc/hackamore", "content": "x"}).calls("Bash", {"command": "touch /etc/hackamore"})
     script.says("Done.")
 
 

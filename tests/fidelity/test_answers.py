@@ -1,6 +1,6 @@
 """Answers of hosts that the CLI does not accept, or that are for another event: both CLIs do the same with them.
 
-Bridle refuses such answers before they are sent: a transport puts them in the place of its own.
+Hackamore refuses such answers before they are sent: a transport puts them in the place of its own.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridle.testing import Script
+from hackamore.testing import Script
 from tests.contract import shows
 from tests.fidelity.case import Case
 from tests.fidelity.driving import ISOLATED, play, real_options

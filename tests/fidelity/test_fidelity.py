@@ -15,7 +15,7 @@ from tests.fidelity.frames import Rules, compare
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from bridle import Options
+    from hackamore import Options
 
 
 @pytest.fixture(scope="session")

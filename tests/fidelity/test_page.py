@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bridle.testing import Script
+from hackamore.testing import Script
 from tests.fidelity.cases import CASES
 from tests.fidelity.differences import DIFFERENT_VALUES, ONLY_REAL, SHAPE_ONLY
 from tests.support.patience import patience

@@ -6,7 +6,7 @@ import os
 import random
 import sys
 
-from bridle.fleet.workspaces import Copy, Workspace, Worktree
+from hackamore.fleet.workspaces import Copy, Workspace, Worktree
 
 
 def work(workspace: Workspace, task: str, first: int, seed: int) -> None:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridle import Retry
-from bridle.fleet import Fleet, FleetRow, Task, TaskFinished
-from bridle.fleet.journal import Journal, open_journal
-from bridle.testing import Script, SimulatedCLI
+from hackamore import Retry
+from hackamore.fleet import Fleet, FleetRow, Task, TaskFinished
+from hackamore.fleet.journal import Journal, open_journal
+from hackamore.testing import Script, SimulatedCLI
 from tests.fleet.repositories import no_configuration, repo, source, tree
 
 __all__ = ["no_configuration", "repo", "source", "tree"]

@@ -7,7 +7,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from bridle.fleet.workspaces import Worktree
+from hackamore.fleet.workspaces import Worktree
 
 THREADS = 8
 

@@ -9,7 +9,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
 
-from bridle import Telemetry
+from hackamore import Telemetry
 from tests.telemetry.collecting import id_of, place_of
 
 if TYPE_CHECKING:

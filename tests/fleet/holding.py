@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridle import Options
-from bridle.fleet import Fleet
-from bridle.testing import Script, SimulatedCLI
+from hackamore import Options
+from hackamore.fleet import Fleet
+from hackamore.testing import Script, SimulatedCLI
 from tests.fleet.conftest import NOW
 from tests.support.leaks import nothing_left, wait_gone
 from tests.support.patience import patience
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from bridle.fleet import Answer
+    from hackamore.fleet import Answer
     from tests.fleet.conftest import Making
 
 REPLIES = 2

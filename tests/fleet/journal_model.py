@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from bridle.errors import TaskChangedError
-from bridle.fleet.journal import Journal, Lease
-from bridle.fleet.states import HELD, OVER, TASK, Cause, Happening, State
-from bridle.fleet.task import Spec
-from bridle.storage.holders import holder_name
+from hackamore.errors import TaskChangedError
+from hackamore.fleet.journal import Journal, Lease
+from hackamore.fleet.states import HELD, OVER, TASK, Cause, Happening, State
+from hackamore.fleet.task import Spec
+from hackamore.storage.holders import holder_name
 from tests.support.journals import open_tasks
 
 FAR = "linux:elsewhere:pid:[4026531836]|{}|9|0badcafe"

@@ -12,8 +12,8 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 
-from bridle import Options, Retry
-from bridle.fleet import Answer, Fleet, Task, dask_executor
+from hackamore import Options, Retry
+from hackamore.fleet import Answer, Fleet, Task, dask_executor
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
 

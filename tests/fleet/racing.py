@@ -10,9 +10,9 @@ import sys
 import threading
 import time
 
-from bridle.fleet.journal import open_journal
-from bridle.fleet.states import Happening
-from bridle.storage.holders import holder_name
+from hackamore.fleet.journal import open_journal
+from hackamore.fleet.states import Happening
+from hackamore.storage.holders import holder_name
 
 
 def main() -> None:

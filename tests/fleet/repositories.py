@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.fleet.workspaces import Worktree
+from hackamore.fleet.workspaces import Worktree
 
 IDENTITY = ("-c", "user.name=A", "-c", "user.email=a@example.org")
 CLEAN = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}

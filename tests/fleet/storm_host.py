@@ -14,8 +14,8 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from bridle import Options, Retry
-from bridle.fleet import Answer, Fleet, Folder, Task, TaskFinished, Worktree
+from hackamore import Options, Retry
+from hackamore.fleet import Answer, Fleet, Folder, Task, TaskFinished, Worktree
 from tests.fleet.storm_reader import Looking
 
 
@@ -61,7 +61,7 @@ def main() -> None:
     settings = json.loads(Path(sys.argv[1]).read_text())
     more: dict[str, Any] = {}
     if settings.get("scheduler"):
-        from bridle.fleet import dask_executor
+        from hackamore.fleet import dask_executor
 
         more["executor"] = dask_executor(settings["scheduler"])
     fleet = fleet_of(settings, **more)

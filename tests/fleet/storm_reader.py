@@ -1,4 +1,4 @@
-"""A program that opens, reads and closes a journal all the time, and types `bridle fleet status`: `storm_reader JOURNAL`.
+"""A program that opens, reads and closes a journal all the time, and types `hackamore fleet status`: `storm_reader JOURNAL`.
 
 It ends with its input, and prints how often it did so, as JSON. A result that vanishes, or is another one than before, is an error.
 """
@@ -11,18 +11,18 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from bridle.fleet.journal import open_journal
+from hackamore.fleet.journal import open_journal
 from tests.support.patience import patience
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from bridle.fleet import FleetRow
+    from hackamore.fleet import FleetRow
 
 __all__ = ["Looking"]
 
 LOOKS = 25
-"""Looks for each `bridle fleet status`, which takes as long as many of them."""
+"""Looks for each `hackamore fleet status`, which takes as long as many of them."""
 
 
 class Looking:
@@ -49,7 +49,7 @@ def main() -> None:
         looking.compare(journal.rows({"succeeded"}))
         journal.close()
         if counts["opened"] % LOOKS == 0:
-            command = [sys.executable, "-m", "bridle", "fleet", "status", "--journal", address, "--json"]
+            command = [sys.executable, "-m", "hackamore", "fleet", "status", "--journal", address, "--json"]
             done = subprocess.run(command, capture_output=True, check=True, timeout=patience(60))
             assert json.loads(done.stdout)["states"]["succeeded"] >= len(looking.seen), done.stdout
             counts["typed"] += 1

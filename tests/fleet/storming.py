@@ -19,8 +19,8 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from bridle.fleet.journal import Journal, open_journal
-from bridle.storage.holders import identity_in, is_running
+from hackamore.fleet.journal import Journal, open_journal
+from hackamore.storage.holders import identity_in, is_running
 from tests.support.journals import open_tasks
 from tests.support.patience import patience
 from tests.support.seeds import seeded

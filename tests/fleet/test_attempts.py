@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from bridle import Budget, Options, Retry, errors
-from bridle.checked.schemas import OutputError
-from bridle.errors import JournalError
-from bridle.fleet import Answer, Task
-from bridle.fleet import attempt as module
-from bridle.fleet.attempt import AttemptRun, insist, trace_path
-from bridle.fleet.checking import CommandError, Refused, check
-from bridle.fleet.classify import cause_of
-from bridle.fleet.journal import Journal, Lease, open_journal
-from bridle.fleet.orders import Ended, Order
-from bridle.fleet.states import Cause
-from bridle.fleet.task import spec_of
-from bridle.messages import AuthenticationError, RateLimitedError, ResultError, ResultMessage
-from bridle.testing import Script, SimulatedCLI
+from hackamore import Budget, Options, Retry, errors
+from hackamore.checked.schemas import OutputError
+from hackamore.errors import JournalError
+from hackamore.fleet import Answer, Task
+from hackamore.fleet import attempt as module
+from hackamore.fleet.attempt import AttemptRun, insist, trace_path
+from hackamore.fleet.checking import CommandError, Refused, check
+from hackamore.fleet.classify import cause_of
+from hackamore.fleet.journal import Journal, Lease, open_journal
+from hackamore.fleet.orders import Ended, Order
+from hackamore.fleet.states import Cause
+from hackamore.fleet.task import spec_of
+from hackamore.messages import AuthenticationError, RateLimitedError, ResultError, ResultMessage
+from hackamore.testing import Script, SimulatedCLI
 from tests.fleet.conftest import NOW, finished, tasks
 from tests.support.journals import next_due
 from tests.support.leaks import wait_gone
@@ -43,7 +43,7 @@ def ended(**facts: Any) -> ResultMessage:
     return ResultMessage(**{"subtype": "success", "is_error": True, **facts})
 
 
-def again(error: errors.BridleError, retryable: bool = True) -> errors.BridleError:
+def again(error: errors.HackamoreError, retryable: bool = True) -> errors.HackamoreError:
     error.retryable = retryable
     return error
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridle import Budget
-from bridle.errors import FleetError
-from bridle.fleet import Task, TaskChanged, dask_executor
-from bridle.testing import Repeat, ScriptedModel
-from bridle.transports.process.processes import descendants
+from hackamore import Budget
+from hackamore.errors import FleetError
+from hackamore.fleet import Task, TaskChanged, dask_executor
+from hackamore.testing import Repeat, ScriptedModel
+from hackamore.transports.process.processes import descendants
 from tests.cli.command import Command
 from tests.fleet.cluster import Cluster
 from tests.fleet.conftest import finished, tasks
@@ -114,13 +114,13 @@ def test_a_drain_waits_for_what_runs_on_workers(cluster: Cluster, agents: Agents
 
 
 def test_a_worker_with_another_version(cluster: Cluster, agents: Agents, fleet_on: Making, tmp_path: Path) -> None:
-    (tmp_path / "older.py").write_text("import bridle.fleet.sending\nbridle.fleet.sending.__version__ = '0.0.9'\n")
+    (tmp_path / "older.py").write_text("import hackamore.fleet.sending\nhackamore.fleet.sending.__version__ = '0.0.9'\n")
     made = Cluster(tmp_path)
     try:
         made.start_worker("--preload", str(tmp_path / "older.py"))
         with dask_executor(made.wait()) as executor:
             fleet = fleet_on(executor)
-            with pytest.raises(FleetError, match=r"has Bridle 0\.0\.9 on Python 3.* Install the same versions on both"):
+            with pytest.raises(FleetError, match=r"has Hackamore 0\.0\.9 on Python 3.* Install the same versions on both"):
                 fleet.run(tasks(3)).wait()
         assert {row.state for row in fleet.results()} == {"queued"}
     finally:
@@ -154,12 +154,12 @@ def test_a_scheduler_that_is_not_there() -> None:
 
 def test_dask_is_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(ImportError, match=r"pip install 'bridle\[dask\]'"):
+    with pytest.raises(ImportError, match=r"pip install 'hackamore\[dask\]'"):
         dask_executor("tcp://127.0.0.1:1")
 
 
 def test_the_real_cli(cluster: Cluster, real_cli: RealCLI, fleet_on: Making) -> None:
-    from bridle import Options
+    from hackamore import Options
 
     place: dict[str, Any] = {"cli_path": real_cli.cli_path, "cwd": real_cli.cwd}
     with ScriptedModel(Repeat("Done.")) as model, dask_executor(cluster.wait()) as executor:

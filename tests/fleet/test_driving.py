@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridle import Budget, CLINotFoundError, Options, OptionsError, Retry
-from bridle.errors import FleetError, JournalError, TaskChangedError
-from bridle.fleet import Answer, ConcurrencyChanged, Task, TaskChanged, driver, remote
-from bridle.fleet import fleet as fleet_module
-from bridle.fleet.worker import Worker
-from bridle.testing import Script, SimulatedCLI
+from hackamore import Budget, CLINotFoundError, Options, OptionsError, Retry
+from hackamore.errors import FleetError, JournalError, TaskChangedError
+from hackamore.fleet import Answer, ConcurrencyChanged, Task, TaskChanged, driver, remote
+from hackamore.fleet import fleet as fleet_module
+from hackamore.fleet.worker import Worker
+from hackamore.testing import Script, SimulatedCLI
 from tests.fleet.conftest import finished, tasks
 from tests.support.leaks import join_library_threads
 from tests.support.patience import patience
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from bridle.fleet import Fleet
+    from hackamore.fleet import Fleet
     from tests.fleet.conftest import Making
 
 NEVER = Script().user().slow(100_000).says("Never.")
@@ -289,7 +289,7 @@ def test_functions_make_tasks(making: Making) -> None:
             fleet.submit("A prompt", 5)
         with pytest.raises(OptionsError, match="modle"):
             fleet.submit(Task("wrong", "Do it", options={"modle": "x"}))
-        with pytest.raises(TypeError, match=r"must be bridle\.fleet\.Task objects"):
+        with pytest.raises(TypeError, match=r"must be hackamore\.fleet\.Task objects"):
             fleet.submit(5)  # type: ignore[arg-type]
         same = [fleet.submit("Twice") for _ in range(3)]
         names = [future.result(SECONDS).task for future in same]

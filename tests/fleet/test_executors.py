@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridle import Budget, BudgetExceededError, Options, OptionsError, Telemetry
-from bridle.errors import FleetError
-from bridle.fleet import Fleet, Task, TaskChanged, TaskFinished
-from bridle.testing import Repeat, Script, ScriptedModel, SimulatedCLI
+from hackamore import Budget, BudgetExceededError, Options, OptionsError, Telemetry
+from hackamore.errors import FleetError
+from hackamore.fleet import Fleet, Task, TaskChanged, TaskFinished
+from hackamore.testing import Repeat, Script, ScriptedModel, SimulatedCLI
 from tests.fleet.conftest import NOW, finished, tasks
 from tests.fleet.holding import (
     REPLIES,

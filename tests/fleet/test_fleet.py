@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pydantic
 import pytest
 
-import bridle
-from bridle import Budget, BudgetExceededError, CLINotFoundError, Options, OptionsError, Retry, Timeouts
-from bridle.errors import TaskChangedError, TaskFailedError
-from bridle.fleet import Answer, ConcurrencyChanged, Fleet, FleetRun, Task, TaskChanged, TaskFinished
-from bridle.fleet.journal import open_journal
-from bridle.fleet.task import spec_of
-from bridle.storage.holders import process_name
-from bridle.testing import Script
+import hackamore
+from hackamore import Budget, BudgetExceededError, CLINotFoundError, Options, OptionsError, Retry, Timeouts
+from hackamore.errors import TaskChangedError, TaskFailedError
+from hackamore.fleet import Answer, ConcurrencyChanged, Fleet, FleetRun, Task, TaskChanged, TaskFinished
+from hackamore.fleet.journal import open_journal
+from hackamore.fleet.task import spec_of
+from hackamore.storage.holders import process_name
+from hackamore.testing import Script
 from tests.contract import shows
 from tests.fleet.conftest import NOW, finished, tasks
 from tests.support.patience import patience
@@ -310,7 +310,7 @@ class TestPeople:
         assert finished(fleet, tasks(1))["task-0"].state == "succeeded"
 
     def test_an_unknown_task_is_named(self, making: Making) -> None:
-        with pytest.raises(bridle.BridleError, match="has no task 'nothing'"):
+        with pytest.raises(hackamore.HackamoreError, match="has no task 'nothing'"):
             making().cancel(["nothing"])
 
     def test_a_drain_lets_agents_finish(self, making: Making) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from bridle.fleet.gate import LATE_SECONDS, Gate
+from hackamore.fleet.gate import LATE_SECONDS, Gate
 
 NOW = 1_000_000.0
 

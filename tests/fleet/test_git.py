@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridle.errors import WorkspaceError
-from bridle.fleet import git as module
-from bridle.fleet.git import Git
-from bridle.fleet.sites import explained
+from hackamore.errors import WorkspaceError
+from hackamore.fleet import git as module
+from hackamore.fleet.git import Git
+from hackamore.fleet.sites import explained
 from tests.support.patience import patience
 
 if TYPE_CHECKING:

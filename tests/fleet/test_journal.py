@@ -15,15 +15,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from bridle import OptionsError
-from bridle.errors import JournalError, TaskChangedError
-from bridle.fleet import Task
-from bridle.fleet.journal import Journal, Lease, open_journal
-from bridle.fleet.journal.journal import LEASE_SECONDS, MOST_LOSSES
-from bridle.fleet.states import HELD, OVER, TASK, Cause, Happening, State
-from bridle.fleet.task import Spec
-from bridle.fleet.worker import BEAT_SECONDS
-from bridle.storage.holders import holder_name
+from hackamore import OptionsError
+from hackamore.errors import JournalError, TaskChangedError
+from hackamore.fleet import Task
+from hackamore.fleet.journal import Journal, Lease, open_journal
+from hackamore.fleet.journal.journal import LEASE_SECONDS, MOST_LOSSES
+from hackamore.fleet.states import HELD, OVER, TASK, Cause, Happening, State
+from hackamore.fleet.task import Spec
+from hackamore.fleet.worker import BEAT_SECONDS
+from hackamore.storage.holders import holder_name
 from tests.fleet import racing
 from tests.support.forking import Baton, Fork
 from tests.support.journals import next_due, open_tasks
@@ -328,8 +328,8 @@ def test_processes_race_for_tasks(address: str, journal: Journal) -> None:
 
 HOLDS = """
 import sys, time
-from bridle.fleet.journal import open_journal
-from bridle.storage.holders import holder_name
+from hackamore.fleet.journal import open_journal
+from hackamore.storage.holders import holder_name
 
 journal = open_journal(sys.argv[1])
 me = holder_name()

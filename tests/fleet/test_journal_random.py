@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from bridle.fleet.journal import Journal, open_journal
+from hackamore.fleet.journal import Journal, open_journal
 from tests.fleet.journal_model import Model
 from tests.support.examples import examples
 

@@ -26,12 +26,12 @@ from urllib.parse import quote, unquote
 import psycopg
 import pytest
 
-from bridle import Budget
-from bridle.errors import JournalError
-from bridle.fleet.journal import Journal, open_journal, postgres, store
-from bridle.fleet.journal.postgres import PostgresStore
-from bridle.fleet.journal.tables import VERSION
-from bridle.fleet.task import Spec
+from hackamore import Budget
+from hackamore.errors import JournalError
+from hackamore.fleet.journal import Journal, open_journal, postgres, store
+from hackamore.fleet.journal.postgres import PostgresStore
+from hackamore.fleet.journal.tables import VERSION
+from hackamore.fleet.task import Spec
 from tests.contract import shows
 from tests.fleet.journal_model import HOLDERS
 from tests.support.forking import Baton, Fork
@@ -93,11 +93,11 @@ def test_a_newer_version_is_refused(address: str, journal: Journal) -> None:
     set_version(journal, VERSION + 1)
     for error in (refusal(address), refusal(address, create=False)):
         assert (
-            f"journal {address!r} has version {VERSION + 1}, and this Bridle knows up to {VERSION}. Update Bridle"
+            f"journal {address!r} has version {VERSION + 1}, and this Hackamore knows up to {VERSION}. Update Hackamore"
             in str(error)
         )
         assert not error.retryable
-    with pytest.raises(JournalError, match="Update Bridle"):
+    with pytest.raises(JournalError, match="Update Hackamore"):
         add(journal, "b")  # this one was opened before
 
 
@@ -108,7 +108,7 @@ def test_an_older_version_is_migrated_or_refused(
     before = columns(journal)
     set_version(journal, 1)
     error = refusal(address)
-    assert "has version 1, which is too old for this Bridle" in str(error)
+    assert "has version 1, which is too old for this Hackamore" in str(error)
     assert not error.retryable
     steps = dict.fromkeys(range(2, VERSION), ("SELECT 1",))
     broken = {**steps, 1: ("ALTER TABLE tasks ADD COLUMN branch TEXT", "ALTER TABLE nothing ADD COLUMN x TEXT")}
@@ -242,7 +242,7 @@ def test_a_disk_without_space(path: Path) -> None:
 
 
 def test_a_file_that_may_not_be_written() -> None:
-    folder = Path(tempfile.mkdtemp(prefix="bridle-journal-"))  # others may look into it
+    folder = Path(tempfile.mkdtemp(prefix="hackamore-journal-"))  # others may look into it
     try:
         folder.chmod(0o755)
         path = folder / "journal.db"
@@ -274,7 +274,7 @@ def test_files_of_something_else_stay_as_they_are(tmp_path: Path) -> None:
     assert budget.spent.usd == 0
     budget.close()
     before = {path: path.read_bytes() for path in (text, other, ledger)}
-    assert "file is not a database. Check that it is a journal of Bridle" in str(refusal(str(text)))
+    assert "file is not a database. Check that it is a journal of Hackamore" in str(refusal(str(text)))
     for path in (other, ledger):
         error = refusal(str(path))
         assert "holds tables that are not those of a journal. Name another file." in str(error)
@@ -604,7 +604,7 @@ def test_a_server_that_cannot_be_reached_is_noticed_within_half_a_minute(monkeyp
     assert refusal("postgresql://tester@db.example/agents").retryable
     assert found["keepalives_idle"] + found["keepalives_interval"] * found["keepalives_count"] == 30
     assert (found["tcp_user_timeout"], found["connect_timeout"]) == (30_000, 10)
-    assert found["fallback_application_name"] == "bridle"
+    assert found["fallback_application_name"] == "hackamore"
     refusal("postgresql://tester@db.example/agents?connect_timeout=3&keepalives_idle=7")
     assert (found["connect_timeout"], found["keepalives_idle"]) == ("3", "7")
 
@@ -616,7 +616,7 @@ def test_a_server_that_cannot_be_reached_is_noticed_within_half_a_minute(monkeyp
         ("//db.example:7/agents", {"host": "db.example", "port": "7", "dbname": "agents"}, ""),
         ("///agents?schema=nightly", {"dbname": "agents"}, ""),
         ("//?schema=nightly", {}, "///?schema=nightly"),
-        ("///agents?schema=bridle_fleet", {"dbname": "agents"}, "///agents"),
+        ("///agents?schema=hackamore_fleet", {"dbname": "agents"}, "///agents"),
         # libpq takes this password as it is.
         (
             "//me:a?b=c@db.example?schema=nightly",
@@ -658,7 +658,7 @@ def test_psycopg_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(ImportError) as caught:
         open_journal("postgresql://db.example/agents")
-    text = "a journal in PostgreSQL needs `psycopg`; run: pip install 'bridle[postgres]'"
+    text = "a journal in PostgreSQL needs `psycopg`; run: pip install 'hackamore[postgres]'"
     assert (str(caught.value), caught.value.name) == (text, "psycopg")
 
 

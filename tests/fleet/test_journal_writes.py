@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
-from bridle.fleet.journal import Lease
-from bridle.fleet.journal import journal as module
-from bridle.fleet.states import Cause, Happening
-from bridle.fleet.task import Spec
-from bridle.storage.holders import holder_name
+from hackamore.fleet.journal import Lease
+from hackamore.fleet.journal import journal as module
+from hackamore.fleet.states import Cause, Happening
+from hackamore.fleet.task import Spec
+from hackamore.storage.holders import holder_name
 from tests.support.journals import next_due
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridle.fleet.journal import Journal
+    from hackamore.fleet.journal import Journal
 
 ME, OTHER = holder_name(), holder_name()
 ELSEWHERE = "linux:elsewhere:pid:[4026531836]|7|9|0badcafe"

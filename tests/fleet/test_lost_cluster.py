@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridle.errors import FleetError
-from bridle.fleet import TaskChanged, dask_executor
-from bridle.testing import Script, SimulatedCLI
-from bridle.transports.process.processes import descendants
+from hackamore.errors import FleetError
+from hackamore.fleet import TaskChanged, dask_executor
+from hackamore.testing import Script, SimulatedCLI
+from hackamore.transports.process.processes import descendants
 from tests.fleet import program
 from tests.fleet.cluster import THREADS, Cluster
 from tests.fleet.conftest import finished, tasks

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridle.errors import FleetError
+from hackamore.errors import FleetError
 from tests.fleet import program
 from tests.fleet.conftest import finished, tasks
 from tests.fleet.holding import Agents, agents, check_once, fleet_on, leaves_nothing, pool

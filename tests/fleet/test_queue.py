@@ -7,11 +7,11 @@ from contextlib import closing
 from math import inf
 from typing import TYPE_CHECKING
 
-from bridle.fleet.journal import open_journal
-from bridle.fleet.queue import TaskQueue
-from bridle.fleet.states import Happening
-from bridle.fleet.task import Spec
-from bridle.storage.holders import holder_name
+from hackamore.fleet.journal import open_journal
+from hackamore.fleet.queue import TaskQueue
+from hackamore.fleet.states import Happening
+from hackamore.fleet.task import Spec
+from hackamore.storage.holders import holder_name
 from tests.support.connections import opened, steps
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from bridle import Options, Retry
-from bridle.fleet import ConcurrencyChanged, Fleet, FleetEvent, TaskChanged, TaskFinished
-from bridle.testing import HTTPFailure, Repeat, Reply, Script, ScriptedModel, SimulatedCLI
+from hackamore import Options, Retry
+from hackamore.fleet import ConcurrencyChanged, Fleet, FleetEvent, TaskChanged, TaskFinished
+from hackamore.testing import HTTPFailure, Repeat, Reply, Script, ScriptedModel, SimulatedCLI
 from tests.contract import shows
 from tests.fleet.conftest import NOW, tasks
 from tests.real_cli.test_retry import LOGIN, spent
@@ -18,8 +18,8 @@ from tests.support.patience import patience
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from bridle.testing.memory import AsyncMemoryTransport, SyncMemoryTransport
-    from bridle.testing.model.requests import ModelRequest
+    from hackamore.testing.memory import AsyncMemoryTransport, SyncMemoryTransport
+    from hackamore.testing.model.requests import ModelRequest
     from tests.conftest import RealCLI
     from tests.fleet.conftest import Making
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import bridle
-from bridle import Options, Retry
-from bridle.fleet import Fleet, Task
-from bridle.fleet.journal import open_journal
-from bridle.fleet.task import spec_of
-from bridle.testing import Repeat, Reply, ScriptedModel, ToolCall
+import hackamore
+from hackamore import Options, Retry
+from hackamore.fleet import Fleet, Task
+from hackamore.fleet.journal import open_journal
+from hackamore.fleet.task import spec_of
+from hackamore.testing import Repeat, Reply, ScriptedModel, ToolCall
 from tests.fleet.storming import REPLY_TOKENS, Storm
 from tests.support.patience import patience
 from tests.support.sizes import size
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from bridle.testing.model.requests import ModelRequest
+    from hackamore.testing.model.requests import ModelRequest
     from tests.conftest import RealCLI
 
 
@@ -206,7 +206,7 @@ def test_an_answer_that_was_given_before_the_driver_died_is_not_asked_for_again(
         [lease] = journal.lease(gone, 1, {task.id}, time.time())
         journal.begin(lease, gone, trace=None)
         journal.note(lease, gone, said=True, process="elsewhere|1|1")
-        bridle.sync.run(task.prompt, options.replace(session_id=lease.session_id), output_type=output_type)
+        hackamore.sync.run(task.prompt, options.replace(session_id=lease.session_id), output_type=output_type)
         journal.close()
         [row] = [event.row for event in Fleet(tmp_path / "journal.db", options).run([task]) if hasattr(event, "row")]
     assert (row.state, row.attempt, row.tokens, row.unknown_calls) == ("succeeded", 2, REPLY_TOKENS, 0)

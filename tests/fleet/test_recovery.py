@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridle import Options, Price
-from bridle.fleet import Task
-from bridle.fleet.journal import journal as journal_module
-from bridle.fleet.journal import open_journal
-from bridle.fleet.recovery import Recovered, config_folder, recover
-from bridle.fleet.task import spec_of
-from bridle.testing import Script, SimulatedCLI
+from hackamore import Options, Price
+from hackamore.fleet import Task
+from hackamore.fleet.journal import journal as journal_module
+from hackamore.fleet.journal import open_journal
+from hackamore.fleet.recovery import Recovered, config_folder, recover
+from hackamore.fleet.task import spec_of
+from hackamore.testing import Script, SimulatedCLI
 from tests.fleet.conftest import NOW, finished, tasks
 from tests.transcripts.disk import Writer, some_id, tool_use
 

@@ -14,9 +14,9 @@ import msgspec
 import pydantic
 import pytest
 
-from bridle import OptionsError
-from bridle.fleet import FleetRow, write_results
-from bridle.fleet.results import result_pieces
+from hackamore import OptionsError
+from hackamore.fleet import FleetRow, write_results
+from hackamore.fleet.results import result_pieces
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,22 +14,22 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from bridle import Options
-from bridle.errors import CLINotFoundError, FleetError, OptionsError
-from bridle.fleet import Folder, Task, remote
-from bridle.fleet.attempt import AttemptRun
-from bridle.fleet.engines import ExecutorEngine
-from bridle.fleet.orders import Ended, Order
-from bridle.fleet.remote import run_order
-from bridle.fleet.sending import in_process, pack, unpack
-from bridle.fleet.states import Cause
-from bridle.fleet.worker import Worker
-from bridle.testing import Script, SimulatedCLI
+from hackamore import Options
+from hackamore.errors import CLINotFoundError, FleetError, OptionsError
+from hackamore.fleet import Folder, Task, remote
+from hackamore.fleet.attempt import AttemptRun
+from hackamore.fleet.engines import ExecutorEngine
+from hackamore.fleet.orders import Ended, Order
+from hackamore.fleet.remote import run_order
+from hackamore.fleet.sending import in_process, pack, unpack
+from hackamore.fleet.states import Cause
+from hackamore.fleet.worker import Worker
+from hackamore.testing import Script, SimulatedCLI
 from tests.fleet.test_attempts import ME, opened, order_of
 from tests.support.patience import patience
 
 if TYPE_CHECKING:
-    from bridle.fleet.journal import Journal
+    from hackamore.fleet.journal import Journal
 
 __all__ = ["opened"]
 
@@ -152,7 +152,7 @@ def test_another_version_is_named_before_the_attempt_is_read(opened: Journal) ->
     parcel = pack(given.task, given.options, given, shares_main=False)
     assert unpack(parcel).lease == given.lease
     head, _, _ = parcel.partition(b"\n")
-    for part in ("bridle", "python"):
+    for part in ("hackamore", "python"):
         other = msgspec.json.encode({**msgspec.json.decode(head), part: "0.9"})
         with pytest.raises(FleetError, match=r"0\.9.* Install the same versions on both"):
             unpack(other + b"\nnot a pickle")
@@ -241,7 +241,7 @@ def test_a_process_has_one_worker_for_each_journal_and_ends_it_when_nothing_come
             monkeypatch.setattr(remote, "_LINGER_SECONDS", 0.0)
     assert [row.state for row in opened.rows()] == ["succeeded"] * 2
     for thread in threading.enumerate():
-        if thread.name == "bridle-fleet-linger":
+        if thread.name == "hackamore-fleet-linger":
             thread.join(patience(30))
     assert holders(opened) == []
     assert remote._workers == {}  # noqa: SLF001
@@ -273,7 +273,7 @@ def test_a_worker_ends_what_was_cancelled_or_given_to_another(opened: Journal, m
         stopped.append((self.order.task.id, cause))
 
     monkeypatch.setattr(AttemptRun, "stop", stop)
-    monkeypatch.setattr("bridle.fleet.worker.starters", types.SimpleNamespace(run=lambda call: call()))
+    monkeypatch.setattr("hackamore.fleet.worker.starters", types.SimpleNamespace(run=lambda call: call()))
     runs: dict[str, AttemptRun] = {}
     for name in ("runs", "cancelled", "halted", "lost", "elsewhere", "leased", "finished"):
         run = runs[name] = AttemptRun(order_of(opened, Task(name, "Do it")), opened, worker.holder)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from bridle import Budget, McpStdioServerConfig, Options, OptionsError, Retry, SdkPluginConfig, Timeouts
-from bridle.fleet import Answer, Copy, Fleet, Task
-from bridle.fleet.differences import difference
-from bridle.fleet.plan import FleetPlan
-from bridle.fleet.task import Spec, spec_of
-from bridle.transcripts.stores import MemoryStore
+from hackamore import Budget, McpStdioServerConfig, Options, OptionsError, Retry, SdkPluginConfig, Timeouts
+from hackamore.fleet import Answer, Copy, Fleet, Task
+from hackamore.fleet.differences import difference
+from hackamore.fleet.plan import FleetPlan
+from hackamore.fleet.task import Spec, spec_of
+from hackamore.transcripts.stores import MemoryStore
 from tests.fleet.conftest import NOW, finished, tasks
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def test_a_task_has_its_own_settings_or_those_of_the_fleet(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("more", "error", "text"),
     [
-        ({"options": {"model": "opus"}}, TypeError, "`options` must be a bridle.Options, not dict"),
+        ({"options": {"model": "opus"}}, TypeError, "`options` must be a hackamore.Options, not dict"),
         (
             {"budget": Budget(usd=1), "options": Options(budget=Budget(usd=1))},
             OptionsError,
@@ -200,7 +200,7 @@ def test_a_task_does_not_choose_its_session(name: str) -> None:
     with pytest.raises(OptionsError, match=f"`options` of task 'a': `{name}` is chosen by the fleet") as caught:
         plan().check_task(Task("a", "Do it", options={name: True}))
     assert caught.value.field == name
-    with pytest.raises(TypeError, match=r"must be bridle.fleet.Task objects, got 'a' \(str\)"):
+    with pytest.raises(TypeError, match=r"must be hackamore.fleet.Task objects, got 'a' \(str\)"):
         plan().check_task("a")
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bridle.fleet import TaskFinished
-from bridle.fleet.journal import open_journal
-from bridle.storage.holders import holder_name
+from hackamore.fleet import TaskFinished
+from hackamore.fleet.journal import open_journal
+from hackamore.storage.holders import holder_name
 from tests.contract import shows
 from tests.fleet import program
 from tests.fleet.conftest import tasks

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bridle.testing import Script, SimulatedCLI
+from hackamore.testing import Script, SimulatedCLI
 from tests.fleet.storming import REPLY_TOKENS, Storm
 from tests.support.patience import patience
 from tests.support.sizes import size

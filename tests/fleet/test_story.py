@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from bridle.fleet import Fleet
-from bridle.fleet.journal import open_journal
-from bridle.storage.holders import is_running
+from hackamore.fleet import Fleet
+from hackamore.fleet.journal import open_journal
+from hackamore.storage.holders import is_running
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "fleet_lint.py"
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from opentelemetry import baggage, context, trace
 
-import bridle
-from bridle import CLINotFoundError, Options, Retry
-from bridle.errors import BridleError, JournalError
-from bridle.fleet import Answer, Folder, Task, TaskChanged
-from bridle.options.observing import Observation, RunObservation, Subject
-from bridle.testing import Script, SimulatedCLI
+import hackamore
+from hackamore import CLINotFoundError, Options, Retry
+from hackamore.errors import HackamoreError, JournalError
+from hackamore.fleet import Answer, Folder, Task, TaskChanged
+from hackamore.options.observing import Observation, RunObservation, Subject
+from hackamore.testing import Script, SimulatedCLI
 from tests.contract import shows
 from tests.fleet.conftest import finished, tasks
 from tests.fleet.exporting import Sent, export_to
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tests.fleet.conftest import Making
 
 TURN = ("invoke_agent claude-code", ["chat claude-opus-5-5"])
-ATTEMPT = ("bridle.fleet.attempt", [TURN])
+ATTEMPT = ("hackamore.fleet.attempt", [TURN])
 
 
 @pytest.fixture
@@ -54,8 +54,8 @@ def test_a_run_is_a_tree_below_the_caller(making: Making, collected: Collected) 
     with collected.tracer.start_as_current_span("caller"):
         run = fleet.run(tasks(3))
     run.wait()
-    assert collected.tree() == [("caller", [("bridle.fleet.run", [ATTEMPT] * 3)])]
-    assert attributes(collected.one("bridle.fleet.run"))["bridle.fleet.concurrency"] == 4
+    assert collected.tree() == [("caller", [("hackamore.fleet.run", [ATTEMPT] * 3)])]
+    assert attributes(collected.one("hackamore.fleet.run"))["hackamore.fleet.concurrency"] == 4
 
 
 @shows("telemetry.fleets")
@@ -74,20 +74,20 @@ def test_all_that_an_attempt_does_is_inside(making: Making, collected: Collected
     run.wait()
     [below] = collected.tree()
     assert below == (
-        "bridle.fleet.run",
+        "hackamore.fleet.run",
         [
             (
-                "bridle.fleet.attempt",
+                "hackamore.fleet.attempt",
                 [
-                    "bridle.fleet.workspace",
+                    "hackamore.fleet.workspace",
                     TURN,
-                    ("bridle.fleet.verify", ["in the check"]),
-                    "bridle.fleet.workspace",
+                    ("hackamore.fleet.verify", ["in the check"]),
+                    "hackamore.fleet.workspace",
                 ],
             )
         ],
     )
-    steps = [attributes(span)["bridle.fleet.workspace.step"] for span in collected.named("bridle.fleet.workspace")]
+    steps = [attributes(span)["hackamore.fleet.workspace.step"] for span in collected.named("hackamore.fleet.workspace")]
     assert steps == ["prepare", "finish"]
     assert attributes(collected.one("in the check")) == {"tenant": "acme"}
 
@@ -95,22 +95,22 @@ def test_all_that_an_attempt_does_is_inside(making: Making, collected: Collected
 def test_the_facts_of_an_attempt(making: Making, collected: Collected) -> None:
     fleet = making(Script().user().crash(3).user().says("Done."), options=observed(collected))
     finished(fleet, tasks(1))
-    failed, good = collected.named("bridle.fleet.attempt")
+    failed, good = collected.named("hackamore.fleet.attempt")
     session = fleet.attempts("task-0")[0].session_id
-    common = {"bridle.fleet.task.id": "task-0", "gen_ai.conversation.id": session}
+    common = {"hackamore.fleet.task.id": "task-0", "gen_ai.conversation.id": session}
     assert attributes(failed) == {
         **common,
-        "bridle.fleet.attempt.number": 1,
-        "bridle.fleet.attempt.resumed": False,
-        "bridle.fleet.attempt.cause": "crash",
-        "bridle.fleet.task.state": "waiting",
+        "hackamore.fleet.attempt.number": 1,
+        "hackamore.fleet.attempt.resumed": False,
+        "hackamore.fleet.attempt.cause": "crash",
+        "hackamore.fleet.task.state": "waiting",
         "error.type": "crash",
     }
     assert attributes(good) == {
         **common,
-        "bridle.fleet.attempt.number": 2,
-        "bridle.fleet.attempt.resumed": True,
-        "bridle.fleet.task.state": "succeeded",
+        "hackamore.fleet.attempt.number": 2,
+        "hackamore.fleet.attempt.resumed": True,
+        "hackamore.fleet.task.state": "succeeded",
     }
     assert (failed.status.is_ok, good.status.is_ok) == (False, True)
 
@@ -118,9 +118,9 @@ def test_the_facts_of_an_attempt(making: Making, collected: Collected) -> None:
 def test_a_refused_answer_fails_the_check_and_the_attempt(making: Making, collected: Collected) -> None:
     fleet = making(options=observed(collected), retry=Retry(attempts=1))
     finished(fleet, tasks(1, verify=["false"]))
-    assert attributes(collected.one("bridle.fleet.verify"))["error.type"] == "Refused"
-    facts = attributes(collected.one("bridle.fleet.attempt"))
-    assert (facts["error.type"], facts["bridle.fleet.task.state"]) == ("verify", "failed")
+    assert attributes(collected.one("hackamore.fleet.verify"))["error.type"] == "Refused"
+    facts = attributes(collected.one("hackamore.fleet.attempt"))
+    assert (facts["error.type"], facts["hackamore.fleet.task.state"]) == ("verify", "failed")
 
 
 @shows("telemetry.fleet-ends")
@@ -128,8 +128,8 @@ def test_an_error_of_the_run(making: Making, collected: Collected, tmp_path: Pat
     fleet = making(transport=None, options=observed(collected, cli_path=tmp_path / "missing"))
     with pytest.raises(CLINotFoundError):
         fleet.run(tasks(1)).wait()
-    assert attributes(collected.one("bridle.fleet.run"))["error.type"] == "CLINotFoundError"
-    assert attributes(collected.one("bridle.fleet.attempt"))["bridle.fleet.task.state"] == "queued"
+    assert attributes(collected.one("hackamore.fleet.run"))["error.type"] == "CLINotFoundError"
+    assert attributes(collected.one("hackamore.fleet.attempt"))["hackamore.fleet.task.state"] == "queued"
 
 
 @shows("telemetry.fleet-ends")
@@ -158,14 +158,14 @@ def test_nothing_is_open_after_the_end_by_an_error_of_the_fleet_itself(
         raise error
 
     fleet = making(options=observed(collected))
-    monkeypatch.setattr(f"bridle.fleet.attempt.{step}", fail)
-    with pytest.raises(BridleError, match=text) as caught:
+    monkeypatch.setattr(f"hackamore.fleet.attempt.{step}", fail)
+    with pytest.raises(HackamoreError, match=text) as caught:
         fleet.run(tasks(1, verify=lambda _: 1 / 0)).wait()
     assert error in (caught.value, caught.value.__cause__)
     assert [row.state for row in fleet.results()] == ["queued"]
-    span = collected.one("bridle.fleet.attempt")
+    span = collected.one("hackamore.fleet.attempt")
     assert (attributes(span)["error.type"], span.status.is_ok) == (failure, False)
-    assert attributes(collected.one("bridle.fleet.run"))["error.type"] == type(caught.value).__name__
+    assert attributes(collected.one("hackamore.fleet.run"))["error.type"] == type(caught.value).__name__
 
 
 @shows("telemetry.fleet-ends")
@@ -181,11 +181,11 @@ def test_nothing_is_open_after_the_end(making: Making, collected: Collected, how
                 if how == "leave":
                     break
                 run.stop() if how == "stop" else fleet.cancel()
-    found = collected.named("bridle.fleet.attempt")
+    found = collected.named("hackamore.fleet.attempt")
     state = "cancelled" if how == "cancel" else "queued"
-    assert [attributes(span)["bridle.fleet.task.state"] for span in found] == [state] * 2
+    assert [attributes(span)["hackamore.fleet.task.state"] for span in found] == [state] * 2
     assert all(span.status.is_ok for span in found)
-    assert collected.one("bridle.fleet.run").status.is_ok
+    assert collected.one("hackamore.fleet.run").status.is_ok
 
 
 @shows("telemetry.fleet-ends")
@@ -197,7 +197,7 @@ def test_nothing_is_open_after_a_drain(making: Making, collected: Collected) -> 
         if isinstance(event, TaskChanged) and event.state == "verifying":
             run.drain()
             gate.set()
-    assert len(collected.named("bridle.fleet.attempt")) == 1
+    assert len(collected.named("hackamore.fleet.attempt")) == 1
 
 
 def test_threads_are_used_again_without_the_span_of_before(making: Making, collected: Collected) -> None:
@@ -208,8 +208,8 @@ def test_threads_are_used_again_without_the_span_of_before(making: Making, colle
 
     finished(making(options=observed(collected), concurrency=1), tasks(3, verify=verify))
     assert len({place_of(span).span_id for span in seen}) == 3
-    assert {span.parent.span_id for span in collected.named("bridle.fleet.attempt") if span.parent} == {
-        id_of(collected.one("bridle.fleet.run"))
+    assert {span.parent.span_id for span in collected.named("hackamore.fleet.attempt") if span.parent} == {
+        id_of(collected.one("hackamore.fleet.run"))
     }
 
 
@@ -217,18 +217,18 @@ def test_threads_are_used_again_without_the_span_of_before(making: Making, colle
 def test_tasks_and_attempts(making: Making, collected: Collected) -> None:
     fleet = making(Script().user().crash(3).user().says("Done."), options=observed(collected))
     fleet.run([*tasks(2), Task("bad", "No", verify=["false"], retry=Retry(attempts=1))]).wait()
-    assert sorted((facts["bridle.fleet.task.state"], n) for facts, n in collected.points("bridle.fleet.tasks")) == [
+    assert sorted((facts["hackamore.fleet.task.state"], n) for facts, n in collected.points("hackamore.fleet.tasks")) == [
         ("failed", 1),
         ("succeeded", 2),
     ]
     assert sorted(
-        (facts["bridle.fleet.attempt.cause"], n) for facts, n in collected.points("bridle.fleet.attempts")
+        (facts["hackamore.fleet.attempt.cause"], n) for facts, n in collected.points("hackamore.fleet.attempts")
     ) == [("crash", 3), ("none", 2)]
     counts = {
-        facts["bridle.fleet.task.state"]: found[0] for facts, found in collected.points("bridle.fleet.task.duration")
+        facts["hackamore.fleet.task.state"]: found[0] for facts, found in collected.points("hackamore.fleet.task.duration")
     }
     assert counts == {"failed": 1, "succeeded": 2}
-    assert value(collected, "bridle.fleet.task.wait")[0] == 5
+    assert value(collected, "hackamore.fleet.task.wait")[0] == 5
 
 
 @shows("telemetry.fleet-metrics")
@@ -236,7 +236,7 @@ def test_waits_are_measured(making: Making, collected: Collected) -> None:
     retry = Retry(backoff=0.2, max_delay=0.2)
     fleet = making(Script().user().crash(3).user().says("Done."), options=observed(collected), retry=retry)
     finished(fleet, tasks(1))
-    count, seconds = value(collected, "bridle.fleet.task.wait")
+    count, seconds = value(collected, "hackamore.fleet.task.wait")
     assert count == 2
     assert seconds >= 0.1
 
@@ -245,14 +245,14 @@ def test_waits_are_measured(making: Making, collected: Collected) -> None:
 def test_the_limit_follows_the_gate_and_is_gone_after_the_run(making: Making, collected: Collected) -> None:
     seen: list[Any] = []
 
-    class Seeing(bridle.Telemetry):
+    class Seeing(hackamore.Telemetry):
         def observe_run(self, fleet: str, concurrency: int) -> RunObservation:
             spans = super().observe_run(fleet, concurrency)
 
             class Run(RunObservation):
                 def limit_changed(self, limit: int) -> None:
                     spans.limit_changed(limit)
-                    seen.append((limit, value(collected, "bridle.fleet.limit")))
+                    seen.append((limit, value(collected, "hackamore.fleet.limit")))
 
                 def ended(self, error: BaseException | None) -> None:
                     spans.ended(error)
@@ -263,7 +263,7 @@ def test_the_limit_follows_the_gate_and_is_gone_after_the_run(making: Making, co
     script = Script().user().api_error(529).user().says("Done.")
     finished(making(script, options=options, concurrency=2, retry=Retry(backoff=0, max_delay=0)), tasks(1))
     assert seen == [(2, 2), (1, 1), (2, 2)]
-    assert value(collected, "bridle.fleet.limit") == 0
+    assert value(collected, "hackamore.fleet.limit") == 0
 
 
 @shows("telemetry.fleet-metrics")
@@ -272,8 +272,8 @@ def test_two_drivers_count_each_task_once(making: Making, collected: Collected) 
     one, other = first.run(tasks(20)), second.run(tasks(20))
     one.wait()
     other.wait()
-    assert value(collected, "bridle.fleet.tasks") == 20
-    assert value(collected, "bridle.fleet.attempts") == 20
+    assert value(collected, "hackamore.fleet.tasks") == 20
+    assert value(collected, "hackamore.fleet.attempts") == 20
 
 
 def test_an_observer_of_sessions_alone_is_enough(making: Making) -> None:
@@ -285,7 +285,7 @@ def test_an_observer_of_sessions_alone_is_enough(making: Making) -> None:
 
 
 def test_an_observer_that_raises_is_logged_and_nothing_else(making: Making, caplog: pytest.LogCaptureFixture) -> None:
-    class Broken(bridle.Telemetry):
+    class Broken(hackamore.Telemetry):
         def observe_run(self, fleet: str, concurrency: int) -> Any:
             raise ZeroDivisionError("of the run")
 
@@ -312,15 +312,15 @@ def test_the_trace_goes_on_in_other_processes(making: Making, collected: Collect
         fleet = making(transport=None, options=options, executor=pool)
         assert finished(fleet, tasks(1))["task-0"].state == "succeeded"
     found = {name: rest for name, *rest in map(json.loads, spans.read_text().splitlines())}
-    run = collected.one("bridle.fleet.run")
-    trace_id, attempt, parent = found["bridle.fleet.attempt"]
+    run = collected.one("hackamore.fleet.run")
+    trace_id, attempt, parent = found["hackamore.fleet.attempt"]
     assert (trace_id, parent) == (place_of(run).trace_id, id_of(run))
     assert found["invoke_agent claude-code"][::2] == [trace_id, attempt]
-    assert value(collected, "bridle.fleet.attempts") == 1
+    assert value(collected, "hackamore.fleet.attempts") == 1
 
 
 def test_records_name_the_attempt(making: Making, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG, "bridle")
+    caplog.set_level(logging.DEBUG, "hackamore")
     fleet = making(Script().user().crash(3, stderr="broken\npipe").user().says("Done."))
     finished(fleet, tasks(1))
     records = [vars(record) for record in caplog.records if "task" in vars(record)]
@@ -333,7 +333,7 @@ def test_records_name_the_attempt(making: Making, caplog: pytest.LogCaptureFixtu
 
 
 def test_records_quote_no_answer(making: Making, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG, "bridle")
+    caplog.set_level(logging.DEBUG, "hackamore")
     fleet = making(Script().user().says("a secret"), retry=Retry(attempts=1))
     finished(fleet, tasks(1, verify=lambda answer: f"{answer.text} is wrong"))
     assert "attempt 1 failed: verify" in caplog.text

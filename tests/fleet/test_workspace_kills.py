@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bridle.fleet.sites import safe_name
-from bridle.fleet.workspaces import Copy, Workspace, Worktree
+from hackamore.fleet.sites import safe_name
+from hackamore.fleet.workspaces import Copy, Workspace, Worktree
 from tests.fleet import attempts, crowd
 from tests.fleet.repositories import admin, branches, git
 from tests.support.examples import examples
@@ -79,7 +79,7 @@ def test_a_kill_at_any_moment_loses_nothing(case: str, repo: Path, source: Path,
         assert admin(repo) == []
     place = workspace.prepare("Task/1", fresh=True)
     assert not Path(place.folder, "work.txt").exists()
-    assert not list((to / ".bridle").glob("*.parts"))
+    assert not list((to / ".hackamore").glob("*.parts"))
 
 
 @pytest.mark.timeout(300)

@@ -16,11 +16,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bridle.errors import OptionsError, WorkspaceError
-from bridle.fleet import Fleet, Task
-from bridle.fleet.git import Git
-from bridle.fleet.sites import locked, safe_name
-from bridle.fleet.workspaces import Copy, Folder, Place, Workspace, Worktree
+from hackamore.errors import OptionsError, WorkspaceError
+from hackamore.fleet import Fleet, Task
+from hackamore.fleet.git import Git
+from hackamore.fleet.sites import locked, safe_name
+from hackamore.fleet.workspaces import Copy, Folder, Place, Workspace, Worktree
 from tests.fleet.repositories import admin, branches, git, worktrees
 from tests.support.leaks import wait_gone
 from tests.support.patience import patience
@@ -193,7 +193,7 @@ def test_copies_are_kept_as_told(keep: Any, succeeded: bool, kept: bool, source:
     for _ in range(2):
         assert workspace.finish("one", place, succeeded=succeeded, message="") == (place if kept else None)
     assert os.path.exists(place.folder) == kept
-    assert not list((tmp_path / "copies" / ".bridle").glob("*.parts"))
+    assert not list((tmp_path / "copies" / ".hackamore").glob("*.parts"))
     assert workspace.finish("never prepared", place, succeeded=True, message="") is None
 
 
@@ -222,7 +222,7 @@ def test_a_copy_that_fails_leaves_nothing(source: Path, tmp_path: Path) -> None:
     (source / "a.txt").unlink()
     (source / "a.txt").symlink_to("/proc/self/mem")
     assert os.path.islink(Path(workspace.prepare("one", fresh=True).folder, "a.txt"))
-    (tmp_path / "copies" / ".bridle" / "one.json").write_text("{")
+    (tmp_path / "copies" / ".hackamore" / "one.json").write_text("{")
     with pytest.raises(WorkspaceError, match="is damaged"):
         workspace.prepare("one", fresh=True)
     assert os.path.isdir(place.folder)
@@ -244,7 +244,7 @@ def test_the_work_of_a_success_is_committed(repo: Path, tree: Worktree) -> None:
     assert result == Place(str(repo), "fleet/fix-101", git(repo, "rev-parse", "fleet/fix-101"))
     assert git(repo, "diff", "--name-status", "main", "fleet/fix-101").split() == ["A", "-new.txt", "D", "a.txt"]
     assert git(repo, "log", "-1", "--format=%an <%ae> %cn|%B", "fleet/fix-101") == (
-        "Bridle <bridle@localhost> Bridle|# Fix 101\n\n-x"
+        "Hackamore <hackamore@localhost> Hackamore|# Fix 101\n\n-x"
     )
     assert not os.path.exists(place.folder)
     assert worktrees(repo) == 1
@@ -287,7 +287,7 @@ def test_the_committer_of_the_repository_counts(repo: Path, tree: Worktree) -> N
     place = tree.prepare("one", fresh=True)
     Path(place.folder, "b.txt").write_text("b")
     tree.finish("one", place, succeeded=True, message="")
-    assert git(repo, "log", "-1", "--format=%an <%ae> %s", "fleet/one") == "Ada <bridle@localhost> Work of one"
+    assert git(repo, "log", "-1", "--format=%an <%ae> %s", "fleet/one") == "Ada <hackamore@localhost> Work of one"
 
 
 def test_a_branch_without_changes_is_deleted(repo: Path, tree: Worktree) -> None:
@@ -421,7 +421,7 @@ def test_repositories_that_cannot_be_used(tmp_path: Path, repo: Path, monkeypatc
     git(tmp_path, "clone", "--quiet", "repo", "other")
     assert "belongs to the repository" in problem(tmp_path / "other")
     monkeypatch.setattr("shutil.which", lambda name: None)
-    monkeypatch.setattr("bridle.fleet.git._program", sys.modules["bridle.fleet.git"]._program.__wrapped__)  # noqa: SLF001
+    monkeypatch.setattr("hackamore.fleet.git._program", sys.modules["hackamore.fleet.git"]._program.__wrapped__)  # noqa: SLF001
     assert "`git` is not in PATH" in problem(repo)
 
 
@@ -540,7 +540,7 @@ def test_a_lock_of_another_program_is_named(repo: Path, tree: Worktree, monkeypa
     lock = repo / ".git" / "packed-refs.lock"
     lock.write_text("")
     with monkeypatch.context() as patch:
-        patch.setattr("bridle.fleet.git._RETRY_SECONDS", 0)
+        patch.setattr("hackamore.fleet.git._RETRY_SECONDS", 0)
         with pytest.raises(WorkspaceError, match=r"packed-refs\.lock.* delete that lock file") as caught:
             tree.finish("one", place, succeeded=True, message="m")
     assert caught.value.retryable
@@ -560,7 +560,7 @@ def test_a_worktree_that_another_git_makes_at_the_moment_is_waited_for(
         pauses.append(seconds)
         half.write_text("../..\n")
 
-    monkeypatch.setattr("bridle.fleet.git.time", SimpleNamespace(monotonic=time.monotonic, sleep=pause))
+    monkeypatch.setattr("hackamore.fleet.git.time", SimpleNamespace(monotonic=time.monotonic, sleep=pause))
     assert tree.prepare("one", fresh=True).branch == "fleet/one"
     assert pauses
 

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bridle.hooks import HookInput
-from bridle.hooks.inputs import decode_hook_input, decode_hook_request
-from bridle.hooks.matchers import registration
-from bridle.hooks.outputs import encode_hook_output
-from bridle.permissions import PermissionRequest, decode_permission_request, encode_permission_result
+from hackamore.hooks import HookInput
+from hackamore.hooks.inputs import decode_hook_input, decode_hook_request
+from hackamore.hooks.matchers import registration
+from hackamore.hooks.outputs import encode_hook_output
+from hackamore.permissions import PermissionRequest, decode_permission_request, encode_permission_result
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from bridle.errors import StreamWarning
-    from bridle.hooks import HookMatcher
-    from bridle.testing import ScriptedModel
+    from hackamore.errors import StreamWarning
+    from hackamore.hooks import HookMatcher
+    from hackamore.testing import ScriptedModel
     from tests.conftest import RealCLI
 
 

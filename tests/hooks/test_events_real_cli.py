@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from bridle.hooks import HOOK_EVENTS, HookMatcher, HookOutput
-from bridle.permissions import Allow
-from bridle.testing import HTTPFailure, Repeat, Reply, ScriptedModel, ToolCall
+from hackamore.hooks import HOOK_EVENTS, HookMatcher, HookOutput
+from hackamore.permissions import Allow
+from hackamore.testing import HTTPFailure, Repeat, Reply, ScriptedModel, ToolCall
 from tests.contract import shows
 from tests.hooks.pipes import Conversation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from bridle.hooks import HookInput
+    from hackamore.hooks import HookInput
     from tests.conftest import RealCLI
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "hooks.md"

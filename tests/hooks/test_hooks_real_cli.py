@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridle.hooks import HOOK_EVENTS, HookMatcher, HookOutput
-from bridle.hooks.outputs import fail_output
-from bridle.permissions import Deny
-from bridle.testing import Repeat, Reply, ScriptedModel, ToolCall
+from hackamore.hooks import HOOK_EVENTS, HookMatcher, HookOutput
+from hackamore.hooks.outputs import fail_output
+from hackamore.permissions import Deny
+from hackamore.testing import Repeat, Reply, ScriptedModel, ToolCall
 from tests.contract import shows
 from tests.hooks.pipes import Conversation
 
 if TYPE_CHECKING:
-    from bridle.hooks import HookInput
+    from hackamore.hooks import HookInput
     from tests.conftest import RealCLI
 
 BYPASS = "--permission-mode=bypassPermissions"

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.errors import StreamWarning
-from bridle.hooks import (
+from hackamore.errors import StreamWarning
+from hackamore.hooks import (
     HOOK_EVENTS,
     HookInput,
     PermissionRequestHookInput,
@@ -23,8 +23,8 @@ from bridle.hooks import (
     StopHookInput,
     UnknownHookInput,
 )
-from bridle.hooks.inputs import decode_hook_input, decode_hook_request
-from bridle.permissions import AddRules, PermissionRule
+from hackamore.hooks.inputs import decode_hook_input, decode_hook_request
+from hackamore.permissions import AddRules, PermissionRule
 from tests.contract import shows
 from tests.hooks.fields import COMMON, FIELDS
 from tests.support.reaching import damaged, mostly, reached, reaching

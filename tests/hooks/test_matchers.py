@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from bridle.checked.functions import check_callback, is_async
-from bridle.errors import OptionsError
-from bridle.hooks import (
+from hackamore.checked.functions import check_callback, is_async
+from hackamore.errors import OptionsError
+from hackamore.hooks import (
     HOOK_EVENTS,
     HookContext,
     HookInput,
@@ -24,7 +24,7 @@ from bridle.hooks import (
     PreToolUseHookInput,
     StopHookInput,
 )
-from bridle.hooks.matchers import NO_DEADLINE, check_hooks, event_warnings, registration, wire_timeout
+from hackamore.hooks.matchers import NO_DEADLINE, check_hooks, event_warnings, registration, wire_timeout
 from tests.contract import shows
 from tests.support.patience import patience
 
@@ -303,7 +303,7 @@ def test_the_context_is_a_frozen_value_that_tells_of_cancellation() -> None:
 
 
 def test_importing_loads_nothing_heavy() -> None:
-    code = "import sys, bridle.hooks, bridle.permissions; print(*sys.modules)"
+    code = "import sys, hackamore.hooks, hackamore.permissions; print(*sys.modules)"
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, check=True, text=True, timeout=patience(30)
     ).stdout

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.hooks import HOOK_EVENTS, HookOutput, HookOutputError
-from bridle.hooks.outputs import SPECIFIC_FIELDS, EncodedHookOutput, encode_hook_output, fail_output
-from bridle.permissions import Allow, Deny, PermissionRule, ReplaceRules
+from hackamore.hooks import HOOK_EVENTS, HookOutput, HookOutputError
+from hackamore.hooks.outputs import SPECIFIC_FIELDS, EncodedHookOutput, encode_hook_output, fail_output
+from hackamore.permissions import Allow, Deny, PermissionRule, ReplaceRules
 from tests.contract import shows
 from tests.hooks.fields import SPECIFIC
 from tests.support.reaching import mostly, reached, reaching

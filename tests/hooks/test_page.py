@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bridle.hooks import HookContext, HookInput, HookMatcher, HookOutput
-from bridle.permissions import Allow, Deny, PermissionRequest
+from hackamore.hooks import HookContext, HookInput, HookMatcher, HookOutput
+from hackamore.permissions import Allow, Deny, PermissionRequest
 from tests.support.patience import patience
 
 PROJECT = Path(__file__).resolve().parents[2]

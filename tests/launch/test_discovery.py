@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridle.errors import CLINotFoundError, SpawnError, StartError
-from bridle.launch.discovery import Found, find_cli, find_program
+from hackamore.errors import CLINotFoundError, SpawnError, StartError
+from hackamore.launch.discovery import Found, find_cli, find_program
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,9 +33,9 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     home = tmp_path / "home"
     return {
         "cli_path": program(tmp_path / "given" / "my-claude"),
-        "BRIDLE_CLI_PATH": program(tmp_path / "named" / "claude"),
+        "HACKAMORE_CLI_PATH": program(tmp_path / "named" / "claude"),
         "PATH": program(tmp_path / "path" / "claude"),
-        "install-cli": program(home / ".local" / "share" / "bridle" / "claude" / "current" / "claude"),
+        "install-cli": program(home / ".local" / "share" / "hackamore" / "claude" / "current" / "claude"),
         "install-place": program(home / ".local" / "bin" / "claude"),
         "node-modules": program(home / "node_modules" / ".bin" / "claude"),
         "claude-agent-sdk": program(tmp_path / "site-packages" / "claude_agent_sdk" / "_bundled" / "claude"),
@@ -48,8 +48,8 @@ def look(places: dict[str, str], tmp_path: Path, **changes: Any) -> Found:
         # One that is listed twice does not end the search.
         "PATH": os.pathsep.join(["", ".", "bin", *(str(tmp_path / name) for name in ("none", "none", "path"))]),
     }
-    if os.path.exists(places["BRIDLE_CLI_PATH"]):
-        environment["BRIDLE_CLI_PATH"] = places["BRIDLE_CLI_PATH"]
+    if os.path.exists(places["HACKAMORE_CLI_PATH"]):
+        environment["HACKAMORE_CLI_PATH"] = places["HACKAMORE_CLI_PATH"]
     cli_path = places["cli_path"] if os.path.exists(places["cli_path"]) else None
     arguments: dict[str, Any] = {
         "python_path": ["", ".", str(tmp_path / "work"), "site-packages", str(tmp_path / "site-packages")],
@@ -87,7 +87,7 @@ def test_the_working_directory_is_never_looked_at(places: dict[str, str], tmp_pa
 
 def test_what_cannot_be_run_is_passed_over(places: dict[str, str], tmp_path: Path) -> None:
     os.unlink(places["cli_path"])
-    os.unlink(places["BRIDLE_CLI_PATH"])
+    os.unlink(places["HACKAMORE_CLI_PATH"])
     os.unlink(places["PATH"])
     os.mkdir(places["PATH"])
     os.chmod(places["install-cli"], 0o644)
@@ -96,7 +96,7 @@ def test_what_cannot_be_run_is_passed_over(places: dict[str, str], tmp_path: Pat
 
 
 def test_system_places_come_before_node_modules(places: dict[str, str], tmp_path: Path) -> None:
-    for source in ("cli_path", "BRIDLE_CLI_PATH", "PATH", "install-cli", "install-place"):
+    for source in ("cli_path", "HACKAMORE_CLI_PATH", "PATH", "install-cli", "install-place"):
         os.unlink(places[source])
     system = program(tmp_path / "opt" / "claude")
     assert look(places, tmp_path, system_places=(system,)) == (system, "install-place")
@@ -121,8 +121,8 @@ def test_a_given_path_that_is_no_program_says_why(tmp_path: Path, make: Any, pro
     with pytest.raises(CLINotFoundError, match=problem) as caught:
         find_cli(path, {"PATH": "/bin"})
     assert caught.value.searched == (str(path),)
-    with pytest.raises(CLINotFoundError, match="BRIDLE_CLI_PATH"):
-        find_cli(None, {"BRIDLE_CLI_PATH": str(path)})
+    with pytest.raises(CLINotFoundError, match="HACKAMORE_CLI_PATH"):
+        find_cli(None, {"HACKAMORE_CLI_PATH": str(path)})
 
 
 @pytest.mark.parametrize(
@@ -181,8 +181,8 @@ def test_each_place_where_installers_put_it_is_looked_at(tmp_path: Path, place: 
 
 
 def test_an_installed_cli_is_in_the_folder_for_data(tmp_path: Path) -> None:
-    named = program(tmp_path / "data" / "bridle" / "claude" / "current" / "claude")
-    usual = program(tmp_path / ".local" / "share" / "bridle" / "claude" / "current" / "claude")
+    named = program(tmp_path / "data" / "hackamore" / "claude" / "current" / "claude")
+    usual = program(tmp_path / ".local" / "share" / "hackamore" / "claude" / "current" / "claude")
     for folder, path in ((str(tmp_path / "data"), named), ("data", usual), ("", usual)):
         environment = {"HOME": str(tmp_path), "PATH": "", "XDG_DATA_HOME": folder}
         assert find_cli(None, environment, python_path=[], system_places=()) == (path, "install-cli")
@@ -190,8 +190,8 @@ def test_an_installed_cli_is_in_the_folder_for_data(tmp_path: Path) -> None:
 
 def test_an_option_that_repeats_the_variable_is_named_after_it(tmp_path: Path) -> None:
     path = program(tmp_path / "claude")
-    assert find_cli(path, {"BRIDLE_CLI_PATH": path}) == (path, "BRIDLE_CLI_PATH")
-    assert find_cli(path, {"BRIDLE_CLI_PATH": f"{path}-2"}) == (path, "cli_path")
+    assert find_cli(path, {"HACKAMORE_CLI_PATH": path}) == (path, "HACKAMORE_CLI_PATH")
+    assert find_cli(path, {"HACKAMORE_CLI_PATH": f"{path}-2"}) == (path, "cli_path")
 
 
 def test_only_installed_packages_count(tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_find_program_skips_relative_entries(places: dict[str, str], tmp_path: P
 def test_an_error_names_the_option_or_variable_and_the_way_out(tmp_path: Path) -> None:
     (tmp_path / "folder\x1b").mkdir()
     (tmp_path / "a file").touch(0o644)
-    for number, source in enumerate(("cli_path", "BRIDLE_CLI_PATH")):
+    for number, source in enumerate(("cli_path", "HACKAMORE_CLI_PATH")):
         for given, problem, hint in (
             (
                 tmp_path / "absent",
@@ -236,7 +236,7 @@ def test_an_error_names_the_option_or_variable_and_the_way_out(tmp_path: Path) -
         ):
             with pytest.raises(StartError) as caught:
                 find_cli(
-                    None if number else given, {"PATH": "/nowhere", "BRIDLE_CLI_PATH": str(given) if number else ""}
+                    None if number else given, {"PATH": "/nowhere", "HACKAMORE_CLI_PATH": str(given) if number else ""}
                 )
             assert problem in str(caught.value)
             assert hint in str(caught.value)

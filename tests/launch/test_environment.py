@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bridle.launch.plan import CHILD_ID, NOT_INHERITED, build_environment
-from bridle.options.options import Options
+from hackamore.launch.plan import CHILD_ID, NOT_INHERITED, build_environment
+from hackamore.options.options import Options
 from tests.contract import shows
 
 ALWAYS = {
@@ -31,7 +31,7 @@ SEEN_IN_BASH = {
 
 # What the CLI sets besides for sessions that it starts itself, and what an SDK, a Node.js host or an enclosing session sets.
 MARKS_OF_OTHERS = {
-    "BRIDLE_CHILD_ID",
+    "HACKAMORE_CHILD_ID",
     "CLAUDE_AGENT_SDK_DERIVED_CLIENT_APP",
     "CLAUDE_AGENT_SDK_VERSION",
     "CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING",

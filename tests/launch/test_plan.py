@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridle import Options, SystemPromptFile
-from bridle.errors import OptionsError
-from bridle.hooks import HookMatcher
-from bridle.launch import LaunchPlan, build_plan, needs_session
-from bridle.launch.plan import MAX_ARGUMENT, argument_space
-from bridle.tools import tool, tool_server
+from hackamore import Options, SystemPromptFile
+from hackamore.errors import OptionsError
+from hackamore.hooks import HookMatcher
+from hackamore.launch import LaunchPlan, build_plan, needs_session
+from hackamore.launch.plan import MAX_ARGUMENT, argument_space
+from hackamore.tools import tool, tool_server
 from tests.contract import shows
 from tests.support.patience import patience
 
@@ -476,7 +476,7 @@ def test_a_description_is_complete_and_has_an_end() -> None:
         "command: /bin/claude --output-format stream-json --verbose --model=m --input-format stream-json",
         "cwd: /",
         "stdin: open",
-        "variables: A, B, BRIDLE_CHILD_ID, CLAUDE_CODE_ENTRYPOINT, CLAUDE_CODE_SDK_READS_SESSION_STATE, PATH, PWD",
+        "variables: A, B, HACKAMORE_CHILD_ID, CLAUDE_CODE_ENTRYPOINT, CLAUDE_CODE_SDK_READS_SESSION_STATE, PATH, PWD",
         "user: shop",
         "initialize: title, agents",
     ]
@@ -486,7 +486,7 @@ def test_a_description_is_complete_and_has_an_end() -> None:
             f"command: {' '.join(ONE_SHOT)} --system-prompt=... --model={shown}",
             "cwd: (inherited)",
             "stdin: 5 bytes",
-            "variables: BRIDLE_CHILD_ID, CLAUDE_CODE_ENTRYPOINT, CLAUDE_CODE_SDK_READS_SESSION_STATE, PATH",
+            "variables: HACKAMORE_CHILD_ID, CLAUDE_CODE_ENTRYPOINT, CLAUDE_CODE_SDK_READS_SESSION_STATE, PATH",
             "warning: OPTION_CONFLICT: `system_prompt` wins over `append_system_prompt`, which is not sent.",
         ]
     assert len(plan_of(Options(add_dirs=["x" * 70] * 1_000)).describe()) < 21_000
@@ -519,7 +519,7 @@ def test_an_argument_that_cannot_be_passed_names_its_option(
 def test_arguments_and_variables_may_have_what_the_system_takes_and_no_byte_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from bridle.launch import plan as module
+    from hackamore.launch import plan as module
 
     plan = plan_of(Options(model="caf\u00e9"))
     texts = [*plan.argv, *(f"{name}={value}" for name, value in plan.environment.items())]

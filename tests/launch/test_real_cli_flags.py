@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridle.launch import CLIVersion, VersionCache, build_plan, check
-from bridle.launch.encode import ROWS
-from bridle.options.options import Options
-from bridle.transcripts.stores import MemoryStore
+from hackamore.launch import CLIVersion, VersionCache, build_plan, check
+from hackamore.launch.encode import ROWS
+from hackamore.options.options import Options
+from hackamore.transcripts.stores import MemoryStore
 from tests.support.patience import patience
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 UUID = "11111111-2222-4333-8444-555555555555"
 
-# Flags of this CLI that are in no row on purpose: interactive, remote, or set by Bridle itself. A new flag of a newer CLI
+# Flags of this CLI that are in no row on purpose: interactive, remote, or set by Hackamore itself. A new flag of a newer CLI
 # is only listed by the test; it breaks nothing.
 NOT_OURS = {
     "--agents": "agents go through initialize, which has no length limit",

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.errors import UnknownVersionError, UnsupportedCLIVersionError, VersionDetectionError
-from bridle.launch.discovery import (
+from hackamore.errors import UnknownVersionError, UnsupportedCLIVersionError, VersionDetectionError
+from hackamore.launch.discovery import (
     MINIMUM_ONE_SHOT,
     MINIMUM_SESSION,
     VersionCache,
     VersionFailure,
     check,
 )
-from bridle.launch.versions import CLIVersion
+from hackamore.launch.versions import CLIVersion
 from tests.support.reaching import mostly, reached, reaching
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def cli(tmp_path: Path) -> Path:
 
 
 def test_a_version_is_remembered_in_memory_and_in_the_file(tmp_path: Path, cli: Path) -> None:
-    file = tmp_path / "cache" / "bridle" / "versions.json"
+    file = tmp_path / "cache" / "hackamore" / "versions.json"
     cache = VersionCache(str(file))
     assert cache.get(str(cli)) is None
     cache.put(str(cli), "2.1.328 (Claude Code)\n")
@@ -162,7 +162,7 @@ def test_a_broken_file_costs_nothing_but_the_question(tmp_path: Path, cli: Path,
 
 def test_a_folder_that_cannot_be_written_is_no_error(tmp_path: Path, cli: Path) -> None:
     (tmp_path / "file").touch()
-    cache = VersionCache(str(tmp_path / "file" / "bridle" / "versions.json"))
+    cache = VersionCache(str(tmp_path / "file" / "hackamore" / "versions.json"))
     cache.put(str(cli), "1.2.3")
     assert cache.get(str(cli)) == "1.2.3"
     (tmp_path / "taken" / "versions.json").mkdir(parents=True)
@@ -189,9 +189,9 @@ def test_two_processes_keep_each_others_entries_and_the_file_stays_small(tmp_pat
 @pytest.mark.parametrize(
     ("environment", "file"),
     [
-        ({"XDG_CACHE_HOME": "/x", "HOME": "/h"}, "/x/bridle/versions.json"),
-        ({"HOME": "/h"}, "/h/.cache/bridle/versions.json"),
-        ({"XDG_CACHE_HOME": "relative", "HOME": "/h"}, "/h/.cache/bridle/versions.json"),
+        ({"XDG_CACHE_HOME": "/x", "HOME": "/h"}, "/x/hackamore/versions.json"),
+        ({"HOME": "/h"}, "/h/.cache/hackamore/versions.json"),
+        ({"XDG_CACHE_HOME": "relative", "HOME": "/h"}, "/h/.cache/hackamore/versions.json"),
         ({"HOME": "relative"}, None),
         ({}, None),
     ],

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
 
 import msgspec
 
-from bridle.messages import Block, Frame, decode
+from hackamore.messages import Block, Frame, decode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bridle.errors import StreamWarning
+    from hackamore.errors import StreamWarning
 
 Path_ = tuple[str | int, ...]
 LINES: list[bytes] = (Path(__file__).parent / "frames.jsonl").read_bytes().rstrip(b"\n").split(b"\n")

@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridle.errors import DecodeError
-from bridle.messages import MESSAGE_TYPES, Frame, decode
+from hackamore.errors import DecodeError
+from hackamore.messages import MESSAGE_TYPES, Frame, decode
 from tests.messages.support import LINES
 from tests.support.examples import examples
 from tests.support.reaching import damaged, mostly, reached, reaching

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridle.messages import (
+from hackamore.messages import (
     AssistantMessage,
     ControlRequest,
     ControlResponse,

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from bridle.errors import DecodeError
-from bridle.messages import (
+from hackamore.errors import DecodeError
+from hackamore.messages import (
     AssistantMessage,
     Frame,
     KeepAlive,

@@ -11,7 +11,7 @@ from tests.support.patience import patience
 PROGRAM = """
 import importlib, os, sys, threading, time
 sys.setswitchinterval(1e-6)
-frames = importlib.import_module("bridle.messages.decode")
+frames = importlib.import_module("hackamore.messages.decode")
 LINES = [
     b'{"type":"assistant","message":{"id":"m","type":"message","role":"assistant","model":"x","content":[{"type":"text","text":"hi"}],'
     b'"usage":{"input_tokens":1,"output_tokens":1}},"session_id":"s","uuid":"u"}',

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
-import bridle.messages
-from bridle.messages import CONTROL_TYPES, MESSAGE_TYPES, Block, Frame, KnownBlock, Message, Record, from_data
+import hackamore.messages
+from hackamore.messages import CONTROL_TYPES, MESSAGE_TYPES, Block, Frame, KnownBlock, Message, Record, from_data
 from tests.messages.support import LINES, choices, encode, line_name, line_of, loudly, quietly, wire_fields
 from tests.support.seeds import seeded
 
@@ -139,14 +139,14 @@ def test_there_is_a_class_for_every_block() -> None:
 
 
 def test_everything_is_exported_once() -> None:
-    assert len(set(bridle.messages.__all__)) == len(bridle.messages.__all__)
+    assert len(set(hackamore.messages.__all__)) == len(hackamore.messages.__all__)
     classes = {
         name
         for module in ("content", "conversation", "stream", "system", "control")
-        for name, kind in vars(getattr(bridle.messages, module)).items()
+        for name, kind in vars(getattr(hackamore.messages, module)).items()
         if isinstance(kind, type) and issubclass(kind, (Frame, Record, Block)) and not name.startswith("_")
     }
-    assert classes <= set(bridle.messages.__all__)
+    assert classes <= set(hackamore.messages.__all__)
 
 
 def test_repr_is_complete_and_str_is_short() -> None:

@@ -7,7 +7,7 @@ import subprocess
 import uuid
 from typing import TYPE_CHECKING
 
-from bridle.messages import (
+from hackamore.messages import (
     AssistantMessage,
     CommandLifecycleMessage,
     ControlResponse,
@@ -25,7 +25,7 @@ from bridle.messages import (
     UnknownMessage,
     UserMessage,
 )
-from bridle.testing import HTTPFailure, Repeat, Reply, ScriptedModel, Text, Thinking, ToolCall
+from hackamore.testing import HTTPFailure, Repeat, Reply, ScriptedModel, Text, Thinking, ToolCall
 from tests.messages.support import quietly
 from tests.support.patience import patience
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from bridle import ResultMessage, RunResult
-from bridle.messages import Message, from_data
-from bridle.messages.shown import markdown
-from bridle.session.readers import TurnBase
+from hackamore import ResultMessage, RunResult
+from hackamore.messages import Message, from_data
+from hackamore.messages.shown import markdown
+from hackamore.session.readers import TurnBase
 
 UUID = "11111111-2222-4333-8444-555555555555"
 TOOL_USE = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "ls"}}

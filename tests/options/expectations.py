@@ -6,7 +6,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bridle import (
+from hackamore import (
     AgentDefinition,
     Limits,
     McpHttpServerConfig,
@@ -22,9 +22,9 @@ from bridle import (
     ThinkingConfigEnabled,
     Timeouts,
 )
-from bridle.hooks import HookMatcher
-from bridle.options.kinds import SandboxNetworkConfig
-from bridle.options.observing import Observation
+from hackamore.hooks import HookMatcher
+from hackamore.options.kinds import SandboxNetworkConfig
+from hackamore.options.observing import Observation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

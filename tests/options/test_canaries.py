@@ -1,4 +1,4 @@
-"""Secrets that are planted in every field of the options and of the server configs, and looked for wherever Bridle writes something.
+"""Secrets that are planted in every field of the options and of the server configs, and looked for wherever Hackamore writes something.
 
 The fields and what they take come from the tables of the library: a new option is planted without a change here.
 """
@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridle import Options
-from bridle.errors import OptionsError, StartError
-from bridle.launch.plan import build_plan
-from bridle.options.kinds import SERVERS
-from bridle.testing import cassette
-from bridle.transports.recording.recorder import SessionRecord, shown_arguments
-from bridle.transports.recording.redaction import Redactor, Vault
+from hackamore import Options
+from hackamore.errors import OptionsError, StartError
+from hackamore.launch.plan import build_plan
+from hackamore.options.kinds import SERVERS
+from hackamore.testing import cassette
+from hackamore.transports.recording.recorder import SessionRecord, shown_arguments
+from hackamore.transports.recording.redaction import Redactor, Vault
 from tests.contract import shows
 from tests.support.session_fixtures import leaves_nothing, playing, shell
 from tests.support.talking import Running, got, raised, texts
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from bridle.checked.fields import Field
+    from hackamore.checked.fields import Field
     from tests.support.session_fixtures import StandIn
     from tests.support.shell import Shell
 
@@ -165,7 +165,7 @@ def test_a_session_leaves_no_secret_in_trace_cassette_log_and_reprs(
         error = await raised(lambda: shell.run("hi", options.replace(cli_path="/nowhere", trace=None)), StartError)
         shown.extend((str(error), repr(error), repr(error.__cause__)))
 
-    with caplog.at_level(logging.DEBUG, logger="bridle"):
+    with caplog.at_level(logging.DEBUG, logger="hackamore"):
         shell.play(scenario)
     assert trace.stat().st_size > 1_000
     assert tape.stat().st_size > 1_000

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridle import Options, Timeouts
-from bridle.errors import OptionsError
+from hackamore import Options, Timeouts
+from hackamore.errors import OptionsError
 from tests.contract import shows
 from tests.options.expectations import EXPECTED
 
@@ -30,19 +30,19 @@ def test_without_sources_there_are_defaults() -> None:
 
 def test_explicit_wins_over_variables_over_file_over_defaults(tmp_path: Path) -> None:
     file = written(tmp_path, 'model = "file"\nmax_turns = 1\neffort = "low"\n')
-    environment = {"BRIDLE_MODEL": "variable", "BRIDLE_MAX_TURNS": "2"}
+    environment = {"HACKAMORE_MODEL": "variable", "HACKAMORE_MAX_TURNS": "2"}
     options = Options.load(file, environment=environment, model="explicit")
     assert (options.model, options.max_turns, options.effort, options.agent) == ("explicit", 2, "low", None)
 
 
 def test_the_process_environment_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BRIDLE_MODEL", "variable")
+    monkeypatch.setenv("HACKAMORE_MODEL", "variable")
     assert Options.load().model == "variable"
     assert Options().model is None
 
 
 def test_no_file_is_read_unless_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("bridle.toml", "options.toml", ".bridle.toml", "pyproject.toml"):
+    for name in ("hackamore.toml", "options.toml", ".hackamore.toml", "pyproject.toml"):
         (tmp_path / name).write_text('model = "trap"\n', encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     assert Options.load(environment={}) == Options()
@@ -51,24 +51,24 @@ def test_no_file_is_read_unless_it_is_named(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("variable", "value", "field", "expected"),
     [
-        ("BRIDLE_MODEL", "5", "model", "5"),
-        ("BRIDLE_RESUME", "true", "resume", "true"),
-        ("BRIDLE_CLI_PATH", "/bin/claude", "cli_path", "/bin/claude"),
-        ("BRIDLE_MAX_BUDGET_USD", "0.5", "max_budget_usd", 0.5),
-        ("BRIDLE_STRICT_MCP_CONFIG", "true", "strict_mcp_config", True),
-        ("BRIDLE_ALLOWED_TOOLS", '["Read"]', "allowed_tools", ("Read",)),
-        ("BRIDLE_ENV", '{"A": null, "B": "c"}', "env", {"A": None, "B": "c"}),
-        ("BRIDLE_SYSTEM_PROMPT", "be brief", "system_prompt", "be brief"),
-        ("BRIDLE_SYSTEM_PROMPT", '["a", "b"]', "system_prompt", ("a", "b")),
-        ("BRIDLE_SETTINGS", "file.json", "settings", "file.json"),
-        ("BRIDLE_SETTINGS", '{"a": 1}', "settings", {"a": 1}),
-        ("BRIDLE_SKILLS", "all", "skills", "all"),
-        ("BRIDLE_SKILLS", '["pdf"]', "skills", ("pdf",)),
-        ("BRIDLE_DEBUG", "true", "debug", True),
-        ("BRIDLE_DEBUG", "api,hooks", "debug", "api,hooks"),
-        ("BRIDLE_TIMEOUTS", '{"turn": 5}', "timeouts", Timeouts(turn=5)),
-        ("BRIDLE_INHERIT_ENV", "false", "inherit_env", False),
-        ("BRIDLE_USER", "nobody", "user", "nobody"),
+        ("HACKAMORE_MODEL", "5", "model", "5"),
+        ("HACKAMORE_RESUME", "true", "resume", "true"),
+        ("HACKAMORE_CLI_PATH", "/bin/claude", "cli_path", "/bin/claude"),
+        ("HACKAMORE_MAX_BUDGET_USD", "0.5", "max_budget_usd", 0.5),
+        ("HACKAMORE_STRICT_MCP_CONFIG", "true", "strict_mcp_config", True),
+        ("HACKAMORE_ALLOWED_TOOLS", '["Read"]', "allowed_tools", ("Read",)),
+        ("HACKAMORE_ENV", '{"A": null, "B": "c"}', "env", {"A": None, "B": "c"}),
+        ("HACKAMORE_SYSTEM_PROMPT", "be brief", "system_prompt", "be brief"),
+        ("HACKAMORE_SYSTEM_PROMPT", '["a", "b"]', "system_prompt", ("a", "b")),
+        ("HACKAMORE_SETTINGS", "file.json", "settings", "file.json"),
+        ("HACKAMORE_SETTINGS", '{"a": 1}', "settings", {"a": 1}),
+        ("HACKAMORE_SKILLS", "all", "skills", "all"),
+        ("HACKAMORE_SKILLS", '["pdf"]', "skills", ("pdf",)),
+        ("HACKAMORE_DEBUG", "true", "debug", True),
+        ("HACKAMORE_DEBUG", "api,hooks", "debug", "api,hooks"),
+        ("HACKAMORE_TIMEOUTS", '{"turn": 5}', "timeouts", Timeouts(turn=5)),
+        ("HACKAMORE_INHERIT_ENV", "false", "inherit_env", False),
+        ("HACKAMORE_USER", "nobody", "user", "nobody"),
     ],
 )
 def test_variables_are_json_except_for_plain_strings(variable: str, value: str, field: str, expected: Any) -> None:
@@ -86,7 +86,7 @@ NEEDED: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", EXPECTED)
 def test_every_field_can_come_from_a_variable_or_says_that_it_is_a_function(name: str) -> None:
     text, value = EXPECTED[name].text, EXPECTED[name].value
-    environment = {f"BRIDLE_{name.upper()}": "x" if text is None else text}
+    environment = {f"HACKAMORE_{name.upper()}": "x" if text is None else text}
     if text is None:
         with pytest.raises(OptionsError, match="is a function") as caught:
             Options.load(environment=environment)
@@ -96,7 +96,7 @@ def test_every_field_can_come_from_a_variable_or_says_that_it_is_a_function(name
     assert loaded == value
     assert type(loaded) is type(value)
     with pytest.raises(OptionsError) as caught:
-        Options.load(environment={f"BRIDLE_{name.upper()}": "\0"})
+        Options.load(environment={f"HACKAMORE_{name.upper()}": "\0"})
     assert caught.value.field == name
 
 
@@ -126,18 +126,18 @@ def test_a_file_may_set_what_nobody_can_misuse(name: str, tmp_path: Path) -> Non
 
 
 def test_a_variable_that_is_no_json_is_refused_without_its_value() -> None:
-    with pytest.raises(OptionsError, match="BRIDLE_ENV must be JSON") as caught:
-        Options.load(environment={"BRIDLE_ENV": f"TOKEN={SECRET}"})
+    with pytest.raises(OptionsError, match="HACKAMORE_ENV must be JSON") as caught:
+        Options.load(environment={"HACKAMORE_ENV": f"TOKEN={SECRET}"})
     assert SECRET not in str(caught.value)
     assert caught.value.field == "env"
 
 
 def test_other_variables_are_left_alone_and_misspelt_ones_are_not() -> None:
     assert (
-        Options.load(environment={"BRIDLE_CHILD_ID": "x", "BRIDLE_HOME": "y", "MODEL": "z", "bridle_model": "q"})
+        Options.load(environment={"HACKAMORE_CHILD_ID": "x", "HACKAMORE_HOME": "y", "MODEL": "z", "hackamore_model": "q"})
         == Options()
     )
-    for variable in ("BRIDLE_MODEL_", "BRIDLE_DISSALLOWED_TOOLS", "Bridle_Model".replace("Bridle", "BRIDLE")):
+    for variable in ("HACKAMORE_MODEL_", "HACKAMORE_DISSALLOWED_TOOLS", "Hackamore_Model".replace("Hackamore", "HACKAMORE")):
         with pytest.raises(OptionsError, match="Did you mean"):
             Options.load(environment={variable: "x"})
 
@@ -145,18 +145,18 @@ def test_other_variables_are_left_alone_and_misspelt_ones_are_not() -> None:
 def test_a_wrong_value_says_where_it_was_set(tmp_path: Path) -> None:
     file = written(tmp_path, 'effort = "hihg"\n[timeouts]\nturn = 0\n')
     with pytest.raises(OptionsError) as caught:
-        Options.load(environment={"BRIDLE_MODEL": ""})
-    assert str(caught.value) == "`model` must not be empty. It was set by the variable BRIDLE_MODEL."
+        Options.load(environment={"HACKAMORE_MODEL": ""})
+    assert str(caught.value) == "`model` must not be empty. It was set by the variable HACKAMORE_MODEL."
     assert caught.value.field == "model"
     with pytest.raises(OptionsError, match=r"`effort` .* Did you mean `high`\? It was set in the file .*\.toml\.$"):
         Options.load(file, environment={})
     with pytest.raises(OptionsError, match=r"timeouts.*It was set in the file .*\.toml\.$") as nested:
         Options.load(file, environment={}, effort="high")
     assert nested.value.field == "timeouts.turn"
-    with pytest.raises(OptionsError, match=r"It was set by the variable BRIDLE_EFFORT\.$"):
-        Options.load(file, environment={"BRIDLE_EFFORT": "hihg"})
+    with pytest.raises(OptionsError, match=r"It was set by the variable HACKAMORE_EFFORT\.$"):
+        Options.load(file, environment={"HACKAMORE_EFFORT": "hihg"})
     with pytest.raises(OptionsError) as own:
-        Options.load(file, environment={"BRIDLE_EFFORT": "hihg"}, effort="lo")
+        Options.load(file, environment={"HACKAMORE_EFFORT": "hihg"}, effort="lo")
     assert "was set" not in str(own.value)
 
 
@@ -169,8 +169,8 @@ def test_env_and_settings_are_merged_deeply(tmp_path: Path) -> None:
         '[env]\nA = "file"\nB = "file"\n[settings.permissions]\nallow = ["x"]\ndeny = ["y"]\n[settings]\nmodel = "m"\n',
     )
     environment = {
-        "BRIDLE_SETTINGS": '{"permissions": {"allow": ["z"]}}',
-        "BRIDLE_ENV": '{"B": "variable", "C": "variable"}',
+        "HACKAMORE_SETTINGS": '{"permissions": {"allow": ["z"]}}',
+        "HACKAMORE_ENV": '{"B": "variable", "C": "variable"}',
     }
     options = Options.load(file, trust_file=True, environment=environment, env={"C": None}, settings='{"extra": 1}')
     assert options.env == {"A": "file", "B": "variable", "C": None}
@@ -178,13 +178,13 @@ def test_env_and_settings_are_merged_deeply(tmp_path: Path) -> None:
 
 
 def test_a_settings_path_cannot_be_merged_and_wins_whole(tmp_path: Path) -> None:
-    options = Options.load(environment={"BRIDLE_SETTINGS": '{"a": 1}'}, settings="file.json")
+    options = Options.load(environment={"HACKAMORE_SETTINGS": '{"a": 1}'}, settings="file.json")
     assert options.settings == "file.json"
 
 
 def test_add_dirs_and_extra_args_are_put_together_lowest_first(tmp_path: Path) -> None:
     file = written(tmp_path, 'add_dirs = ["/file"]\n[extra_args]\na-a = "1"\nb-b = "1"\n')
-    environment = {"BRIDLE_ADD_DIRS": '["/variable"]', "BRIDLE_EXTRA_ARGS": '{"b-b": "2", "c-c": null}'}
+    environment = {"HACKAMORE_ADD_DIRS": '["/variable"]', "HACKAMORE_EXTRA_ARGS": '{"b-b": "2", "c-c": null}'}
     options = Options.load(file, trust_file=True, environment=environment, add_dirs=("/explicit",))
     assert options.add_dirs == ("/file", "/variable", "/explicit")
     assert options.extra_args == {"a-a": "1", "b-b": "2", "c-c": None}
@@ -197,7 +197,7 @@ def test_of_everything_else_the_highest_source_wins_whole(tmp_path: Path) -> Non
         'betas = ["a"]\ndisallowed_tools = ["X"]\n'
         '[agents.file]\ndescription = "d"\nprompt = "p"\n[timeouts]\nturn = 5\n',
     )
-    environment = {"BRIDLE_BETAS": '["b"]', "BRIDLE_AGENTS": '{"v": {"description": "d", "prompt": "p"}}'}
+    environment = {"HACKAMORE_BETAS": '["b"]', "HACKAMORE_AGENTS": '{"v": {"description": "d", "prompt": "p"}}'}
     options = Options.load(file, environment=environment, timeouts=Timeouts(idle=3))
     assert options.betas == ("b",)
     assert list(options.agents or ()) == ["v"]

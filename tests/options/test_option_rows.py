@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from bridle import (
+from hackamore import (
     Options,
     SdkPluginConfig,
 )
-from bridle.launch import LaunchPlan, build_plan, in_process_servers, needs_session
-from bridle.launch.encode import ROWS
+from hackamore.launch import LaunchPlan, build_plan, in_process_servers, needs_session
+from hackamore.launch.encode import ROWS
 from tests.options.expectations import CASES, EXPECTED, UUID, Case, nothing
 
 BASE = ("claude", "--output-format", "stream-json", "--verbose")
@@ -58,7 +58,7 @@ def test_an_option_becomes_what_its_row_says(name: str, case: Case) -> None:
         assert set(needs_session(options)) <= set(case.given)
 
 
-ALWAYS = {"BRIDLE_CHILD_ID", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SDK_READS_SESSION_STATE"}
+ALWAYS = {"HACKAMORE_CHILD_ID", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SDK_READS_SESSION_STATE"}
 
 
 def test_no_options_say_nothing() -> None:

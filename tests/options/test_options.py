@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridle import (
+from hackamore import (
     AgentDefinition,
     Limits,
     McpHttpServerConfig,
@@ -27,10 +27,10 @@ from bridle import (
     ThinkingConfigEnabled,
     Timeouts,
 )
-from bridle.errors import OptionsError
-from bridle.hooks import HookMatcher
-from bridle.options.observing import Observation
-from bridle.tools import Tool, ToolServer, tool
+from hackamore.errors import OptionsError
+from hackamore.hooks import HookMatcher
+from hackamore.options.observing import Observation
+from hackamore.tools import Tool, ToolServer, tool
 from tests.contract import shows
 from tests.options.expectations import EXPECTED
 from tests.support.examples import examples
@@ -555,7 +555,7 @@ def test_importing_options_is_light() -> None:
     # `inspect` comes with msgspec.
     heavy = ("asyncio", "dataclasses", "subprocess", "json", "tomllib", "difflib", "tempfile")
     code = (
-        "import sys; before = set(sys.modules); import bridle.options.options, bridle.launch; "
+        "import sys; before = set(sys.modules); import hackamore.options.options, hackamore.launch; "
         f"print([name for name in {heavy!r} if name in sys.modules and name not in before])"
     )
     done = subprocess.run(

@@ -43,20 +43,20 @@ def test_every_option_is_documented_under_its_heading() -> None:
         "Messages to deliver",
         "Files and settings",
         "The process",
-        "Behaviour of Bridle",
+        "Behaviour of Hackamore",
     ]
     assert [name for texts in meanings.values() for name in texts] == list(EXPECTED)
     assert [text for texts in meanings.values() for text in texts.values() if not text.endswith(".")] == []
 
 
 def test_the_page_about_finding_the_cli_names_every_place_and_variable() -> None:
-    from bridle.launch import discovery, plan
+    from hackamore.launch import discovery, plan
 
     page = (REFERENCE / "finding-the-cli.md").read_text(encoding="utf-8")
     for place in (*discovery.HOME_PLACES, *discovery.SYSTEM_PLACES):
         assert str(Path(place).parent) in page
     for name in (
-        "BRIDLE_CLI_PATH",
+        "HACKAMORE_CLI_PATH",
         plan.CHILD_ID,
         plan.ENTRY_POINT,
         "CLAUDE_CODE_SDK_READS_SESSION_STATE",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from bridle.testing import Script
+from hackamore.testing import Script
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,9 +10,9 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from bridle.hooks.matchers import Hooks
-from bridle.testing import SimulatedCLI
-from bridle.testing.model.environment import isolated_environment
+from hackamore.hooks.matchers import Hooks
+from hackamore.testing import SimulatedCLI
+from hackamore.testing.model.environment import isolated_environment
 from tests.conftest import PROJECT
 from tests.fidelity.frames import Recording
 from tests.peers.features import SCHEMA

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from bridle.testing import Repeat, Script, ScriptedModel, SimulatedCLI
-from bridle.testing.model.environment import isolated_environment
+from hackamore.testing import Repeat, Script, ScriptedModel, SimulatedCLI
+from hackamore.testing.model.environment import isolated_environment
 from tests.peers.running import PYTHON_PACKAGES
 from tests.support.patience import patience
 

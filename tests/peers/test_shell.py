@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from bridle.testing import Script, SimulatedCLI
-from bridle.testing.model.environment import isolated_environment
+from hackamore.testing import Script, SimulatedCLI
+from hackamore.testing.model.environment import isolated_environment
 from tests.support.patience import patience
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bridle import Options
-from bridle.hooks import HookMatcher, HookOutput
-from bridle.launch.plan import conflicts
-from bridle.permissions import (
+from hackamore import Options
+from hackamore.hooks import HookMatcher, HookOutput
+from hackamore.launch.plan import conflicts
+from hackamore.permissions import (
     AddDirectories,
     AddRules,
     Allow,
@@ -20,12 +20,12 @@ from bridle.permissions import (
     ReplaceRules,
     SetMode,
 )
-from bridle.testing import Repeat, Reply, ScriptedModel, ToolCall
+from hackamore.testing import Repeat, Reply, ScriptedModel, ToolCall
 from tests.contract import shows
 from tests.hooks.pipes import Conversation
 
 if TYPE_CHECKING:
-    from bridle.permissions import PermissionRequest
+    from hackamore.permissions import PermissionRequest
     from tests.conftest import RealCLI
 
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.errors import StreamWarning
-from bridle.permissions import (
+from hackamore.errors import StreamWarning
+from hackamore.permissions import (
     AddDirectories,
     AddRules,
     MatchedAskRule,

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle import Options
-from bridle.checked.functions import AnswerError
-from bridle.errors import OptionsError
-from bridle.permissions import (
+from hackamore import Options
+from hackamore.checked.functions import AnswerError
+from hackamore.errors import OptionsError
+from hackamore.permissions import (
     AddDirectories,
     AddRules,
     Allow,

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-import bridle
-from bridle import Options, sync
+import hackamore
+from hackamore import Options, sync
 from tests.support.patience import patience
 from tests.support.query_fixtures import leaves_nothing, shell
 from tests.support.shell import Shell
@@ -45,7 +45,7 @@ def pool_of(shell: Shell, options: Options) -> MakePool:
 
     def make(**more: Any) -> Any:
         chosen = more.pop("options", options)
-        kind = sync.SessionPool if shell.blocking else bridle.SessionPool
+        kind = sync.SessionPool if shell.blocking else hackamore.SessionPool
         return kind(chosen, **{"warm": 0, "timeout": patience(30), **more})
 
     return make

@@ -7,15 +7,15 @@ import sys
 import time
 from pathlib import Path
 
-import bridle
-from bridle.pool import SQLiteRegistry
+import hackamore
+from hackamore.pool import SQLiteRegistry
 from tests.pool.conftest import stand_in
 
 
 async def main(folder: Path, what: str) -> None:
     registry = SQLiteRegistry(folder / "registry.db")
     async with (
-        bridle.SessionPool(stand_in(folder), warm=0, registry=registry, timeout=None) as pool,
+        hackamore.SessionPool(stand_in(folder), warm=0, registry=registry, timeout=None) as pool,
         pool.conversation("a") as session,
     ):
         await (await session.send("one")).result()

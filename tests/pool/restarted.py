@@ -20,9 +20,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import bridle
-from bridle import Options
-from bridle.pool import SQLiteRegistry
+import hackamore
+from hackamore import Options
+from hackamore.pool import SQLiteRegistry
 from tests.support.leaks import alive
 
 CLI_DEATHS = 0.02
@@ -169,12 +169,12 @@ async def program(plan: Plan, number: int, life: int, folder: Path, options: Opt
                         os.write(journal, json.dumps(entry).encode() + b"\n")
                         assert [row.record.session_id for row in second.conversations(key)] == [answer["session"]]
                         second.close()
-                except bridle.SessionClosedError:
+                except hackamore.SessionClosedError:
                     continue  # the CLI was killed: ask again
                 assert pool.stats().live <= plan.max_live
 
     async with (
-        bridle.SessionPool(options, warm=1, max_live=plan.max_live, registry=registry, timeout=None) as pool,
+        hackamore.SessionPool(options, warm=1, max_live=plan.max_live, registry=registry, timeout=None) as pool,
         asyncio.TaskGroup() as group,
     ):
         for _ in range(plan.max_live * 2):

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
-import bridle
-import bridle.sync
-from bridle import Allow, HookMatcher, Options, PermissionRequest, PoolTimeoutError, ToolContext, tool
-from bridle.testing import Reply, Script, ScriptedModel, SimulatedCLI, ToolCall
+import hackamore
+import hackamore.sync
+from hackamore import Allow, HookMatcher, Options, PermissionRequest, PoolTimeoutError, ToolContext, tool
+from hackamore.testing import Reply, Script, ScriptedModel, SimulatedCLI, ToolCall
 from tests.contract import shows
 from tests.pool.conftest import MakePool, say
 from tests.support.patience import patience
@@ -115,7 +115,7 @@ def test_on_the_real_cli_callbacks_know_who_asks(backend: str, real_cli: RealCLI
             return Reply("done")
         return Reply(ToolCall("mcp__own__whose", {"text": request.prompt_text}))
 
-    async def user(pool: bridle.SessionPool, key: str) -> None:
+    async def user(pool: hackamore.SessionPool, key: str) -> None:
         REQUEST.set(key)
         async with pool.conversation(key, caller=key.upper()) as session:
             assert session.session_id
@@ -125,7 +125,7 @@ def test_on_the_real_cli_callbacks_know_who_asks(backend: str, real_cli: RealCLI
     async def scenario() -> None:
         with ScriptedModel(*[play] * (4 * len(users))) as model:
             options = Options(cli_path=real_cli.cli_path, cwd=real_cli.cwd, env=real_cli.env(model), inherit_env=False)
-            pool = bridle.SessionPool(asking(options, seen, plain=False), max_live=2, timeout=None)
+            pool = hackamore.SessionPool(asking(options, seen, plain=False), max_live=2, timeout=None)
             async with pool, anyio.create_task_group() as group:
                 for key in users:
                     group.start_soon(user, pool, key)
@@ -150,7 +150,7 @@ def test_outside_a_pool_callbacks_get_the_context_of_their_prompt(shell: Shell, 
     async def scenario() -> None:
         options = asking(Options(), seen, plain=plain)
         with SimulatedCLI(script) as cli:
-            kind = bridle.sync.Session if shell.blocking else bridle.Session
+            kind = hackamore.sync.Session if shell.blocking else hackamore.Session
             async with Held(kind(options, transport=cli)) as session:
                 turns = []
                 for name in ("one", "two"):
@@ -176,7 +176,7 @@ def test_on_the_real_cli_work_that_the_cli_starts_has_the_context_of_the_last_pr
         steps = (Reply(background), "It runs.", Reply(ToolCall("mcp__own__whose", {"text": "t"})), "It has ended.")
         with ScriptedModel(*steps) as model:
             options = Options(cli_path=real_cli.cli_path, cwd=real_cli.cwd, env=real_cli.env(model), inherit_env=False)
-            async with bridle.Session(asking(options, seen, plain=False)) as session:
+            async with hackamore.Session(asking(options, seen, plain=False)) as session:
                 REQUEST.set("the prompt")
                 turn = await session.send("Start it.")
                 REQUEST.set("later")
@@ -236,7 +236,7 @@ def test_on_the_real_cli_a_cancelled_caller_stops_the_model(real_cli: RealCLI) -
                 inherit_env=False,
                 include_partial_messages=True,
             )
-            async with bridle.SessionPool(options, max_live=1, timeout=patience(60)) as pool:
+            async with hackamore.SessionPool(options, max_live=1, timeout=patience(60)) as pool:
                 async with anyio.create_task_group() as group, pool.conversation("tab") as session:
                     turn = await session.send("Write a book.")
                     async for _ in turn.text_stream():

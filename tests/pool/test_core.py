@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from bridle import ConversationInUseError, Options, OptionsError, PoolClosedError, RegistryError, StartError
-from bridle.pool import CallerQueued, ConversationHibernated, PoolStats, PoolWarned, ProcessStarted
-from bridle.pool.core import (
+from hackamore import ConversationInUseError, Options, OptionsError, PoolClosedError, RegistryError, StartError
+from hackamore.pool import CallerQueued, ConversationHibernated, PoolStats, PoolWarned, ProcessStarted
+from hackamore.pool.core import (
     AFFINITY_SECONDS,
     INTERRUPT_SECONDS,
     Acquire,
@@ -27,12 +27,12 @@ from bridle.pool.core import (
     Stop,
     Waiter,
 )
-from bridle.pool.differences import APPLIED, HARMLESS, Split, changes, check_base, checked, split
-from bridle.pool.registry import Beat, Held, MemoryRegistry
-from bridle.pool.states import LIVE, SLOT, Happening, State
-from bridle.pool.stats import Meter, WaitTimes
-from bridle.protocol.control_table import OPERATIONS
-from bridle.session.readers import Flag
+from hackamore.pool.differences import APPLIED, HARMLESS, Split, changes, check_base, checked, split
+from hackamore.pool.registry import Beat, Held, MemoryRegistry
+from hackamore.pool.states import LIVE, SLOT, Happening, State
+from hackamore.pool.stats import Meter, WaitTimes
+from hackamore.protocol.control_table import OPERATIONS
+from hackamore.session.readers import Flag
 from tests.contract import shows
 from tests.protocol.test_deadlines import Operations
 from tests.support.examples import examples

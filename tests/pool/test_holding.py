@@ -18,12 +18,12 @@ from typing import Any
 
 import pytest
 
-import bridle
-from bridle import Options, sync
-from bridle.errors import PoolTimeoutError
-from bridle.pool import SQLiteRegistry
-from bridle.storage.holders import holder_name
-from bridle.transports.process.processes import descendants
+import hackamore
+from hackamore import Options, sync
+from hackamore.errors import PoolTimeoutError
+from hackamore.pool import SQLiteRegistry
+from hackamore.storage.holders import holder_name
+from hackamore.transports.process.processes import descendants
 from tests.contract import shows
 from tests.pool.conftest import MakePool, say
 from tests.support.leaks import alive
@@ -72,7 +72,7 @@ def test_a_program_that_does_nothing_keeps_its_conversation(options: Options, tm
             assert not registry.acquire("a", holder_name()).taken
 
         async def ask() -> None:
-            async with bridle.SessionPool(options, warm=0, registry=registry, timeout=0.2) as pool:
+            async with hackamore.SessionPool(options, warm=0, registry=registry, timeout=0.2) as pool:
                 with pytest.raises(
                     PoolTimeoutError, match=f"another program runs it .process {process.pid}."
                 ) as caught:
@@ -100,7 +100,7 @@ def test_the_cli_of_a_killed_program_ends_first(options: Options, tmp_path: Path
         async def ask() -> list[str]:
             path = tmp_path / "registry.db"
             async with (
-                bridle.SessionPool(options, warm=0, registry=path, timeout=patience(30)) as pool,
+                hackamore.SessionPool(options, warm=0, registry=path, timeout=patience(30)) as pool,
                 pool.conversation("a") as session,
             ):
                 assert not alive(cli)
@@ -135,7 +135,7 @@ def test_a_pool_whose_event_loop_has_ended_gives_its_conversations_back(options:
     kept = []
 
     async def leave() -> None:
-        kept.append(pool := bridle.SessionPool(options, warm=0, registry=registry))
+        kept.append(pool := hackamore.SessionPool(options, warm=0, registry=registry))
         await pool.start()
         async with pool.conversation("a") as session:
             await (await session.send("one")).result()

@@ -11,9 +11,9 @@ from typing import Any
 import anyio
 import pytest
 
-import bridle
-from bridle import Allow, HookMatcher, HookOutput, Options, PermissionRequest, ResultMessage, tool
-from bridle.pool import PoolStats
+import hackamore
+from hackamore import Allow, HookMatcher, HookOutput, Options, PermissionRequest, ResultMessage, tool
+from hackamore.pool import PoolStats
 from tests.contract import shows
 from tests.support.patience import patience
 from tests.support.seeds import seeded
@@ -56,7 +56,7 @@ class User:
         }
 
 
-async def hold(pool: bridle.SessionPool, user: User, dice: random.Random, number: int) -> None:
+async def hold(pool: hackamore.SessionPool, user: User, dice: random.Random, number: int) -> None:
     """Check a session out with some of a user's differences, and look at all that comes."""
     mine = user.name
     extras = [name for name in EXTRAS if dice.random() < 0.3]
@@ -110,7 +110,7 @@ async def interleave(options: Options, seed: int) -> PoolStats:
     dice = random.Random(seeded(seed))
     base = options.replace(model="base", permission_mode="default")
     users = [User(name, base) for name in "xyz"[:USERS]]
-    async with bridle.SessionPool(
+    async with hackamore.SessionPool(
         base, warm=1, max_live=dice.choice([1, 2, 3]), idle=dice.choice([0, 300]), timeout=None
     ) as pool:
         async with anyio.create_task_group() as group:

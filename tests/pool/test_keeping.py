@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from bridle import Options, SessionNotFoundError, StoreError
-from bridle.pool.keeping import delete_steps, export_steps
-from bridle.pool.registry import Record
-from bridle.transcripts.places import project_key
-from bridle.transcripts.stores import MemoryStore
+from hackamore import Options, SessionNotFoundError, StoreError
+from hackamore.pool.keeping import delete_steps, export_steps
+from hackamore.pool.registry import Record
+from hackamore.transcripts.places import project_key
+from hackamore.transcripts.stores import MemoryStore
 from tests.contract import shows
 from tests.pool.test_keys import NoDelete
 

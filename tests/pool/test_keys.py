@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, Self
 import anyio
 import pytest
 
-import bridle
-from bridle import ConversationInUseError, ConversationNotFoundError, Options, SessionNotFoundError, StoreError, sync
-from bridle.errors import RegistryError
-from bridle.pool import CallerQueued, SQLiteRegistry, registry
-from bridle.pool.registry import Beat
-from bridle.storage.holders import holder_name
-from bridle.testing import Repeat, ScriptedModel
-from bridle.transcripts import project_key
-from bridle.transcripts.stores import MemoryStore
+import hackamore
+from hackamore import ConversationInUseError, ConversationNotFoundError, Options, SessionNotFoundError, StoreError, sync
+from hackamore.errors import RegistryError
+from hackamore.pool import CallerQueued, SQLiteRegistry, registry
+from hackamore.pool.registry import Beat
+from hackamore.storage.holders import holder_name
+from hackamore.testing import Repeat, ScriptedModel
+from hackamore.transcripts import project_key
+from hackamore.transcripts.stores import MemoryStore
 from tests.contract import shows
 from tests.pool.conftest import MakePool, say
 from tests.support.patience import patience
@@ -39,7 +39,7 @@ async def states(pool: Any) -> dict[str, str]:
 @shows("pool.keys.list", "pool.keys.forget")
 @pytest.mark.parametrize("kind", ["memory", "file"])
 def test_conversations_are_listed_and_forgotten(shell: Shell, pool_of: MakePool, tmp_path: Path, kind: str) -> None:
-    registry = SQLiteRegistry(tmp_path / "registry.db") if kind == "file" else bridle.pool.MemoryRegistry()
+    registry = SQLiteRegistry(tmp_path / "registry.db") if kind == "file" else hackamore.pool.MemoryRegistry()
 
     async def scenario() -> None:
         async with Held(pool_of(registry=registry, max_live=2)) as pool, Held(pool_of(registry=registry)) as other:
@@ -160,7 +160,7 @@ class Slow(SQLiteRegistryAt):
 def test_a_cancelled_forget_keeps_no_lease(options: Options, tmp_path: Path) -> None:
     async def scenario() -> None:
         with Slow(tmp_path) as slow, SQLiteRegistryAt(tmp_path) as other:
-            async with bridle.SessionPool(options, warm=0, registry=slow) as pool:
+            async with hackamore.SessionPool(options, warm=0, registry=slow) as pool:
                 async with anyio.create_task_group() as group:
                     group.start_soon(pool.forget, "a")
                     assert await anyio.to_thread.run_sync(slow.asked.wait, patience(30))
@@ -238,7 +238,7 @@ def test_on_the_real_cli_nothing_is_left_of_a_forgotten_conversation(real_cli: R
             env = real_cli.env(model)
             more: dict[str, Any] = {"session_store": store} if stored else {}
             options = Options(cli_path=real_cli.cli_path, cwd=real_cli.cwd, env=env, inherit_env=False, **more)
-            async with bridle.SessionPool(options, warm=0, max_live=1, timeout=patience(60)) as pool:
+            async with hackamore.SessionPool(options, warm=0, max_live=1, timeout=patience(60)) as pool:
                 for prompt in ("Which colour?", "Which one again?"):
                     async with pool.conversation("ada") as session:
                         (await (await session.send(prompt)).result()).raise_for_error()

@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from bridle import OptionsError
-from bridle.pool.memory import check_package, resident
+from hackamore import OptionsError
+from hackamore.pool.memory import check_package, resident
 from tests.support.patience import patience
 
 psutil = pytest.importorskip("psutil")
@@ -45,7 +45,7 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     check_package()
     monkeypatch.setitem(sys.modules, "psutil", None)
     with pytest.raises(
-        OptionsError, match=r"`memory_limit` needs the package psutil.* Install `bridle\[pool\]`"
+        OptionsError, match=r"`memory_limit` needs the package psutil.* Install `hackamore\[pool\]`"
     ) as caught:
         check_package()
     assert caught.value.field == "memory_limit"

@@ -12,8 +12,8 @@ from typing import Any
 import anyio
 import pytest
 
-import bridle
-from bridle import (
+import hackamore
+from hackamore import (
     ControlRejectedError,
     Options,
     OptionsError,
@@ -23,8 +23,8 @@ from bridle import (
     SessionReturnedError,
     StartError,
 )
-from bridle.pool import CallerQueued, MemoryRegistry, SessionCheckedOut, SQLiteRegistry
-from bridle.testing import Script, SimulatedCLI
+from hackamore.pool import CallerQueued, MemoryRegistry, SessionCheckedOut, SQLiteRegistry
+from hackamore.testing import Script, SimulatedCLI
 from tests.contract import shows
 from tests.pool.conftest import MakePool, say
 from tests.support.leaks import alive
@@ -376,7 +376,7 @@ def test_a_caller_that_is_cancelled_in_the_moment_of_its_turn_keeps_nothing(opti
     """asyncio's own `Task.cancel` also ends a wait that has just succeeded."""
 
     async def scenario() -> None:
-        async with bridle.SessionPool(options, warm=0, max_live=1, timeout=patience(30)) as pool:
+        async with hackamore.SessionPool(options, warm=0, max_live=1, timeout=patience(30)) as pool:
 
             async def wait() -> None:
                 async with pool.conversation("a"):
@@ -401,7 +401,7 @@ def test_a_caller_that_is_cancelled_in_the_moment_of_its_turn_keeps_nothing(opti
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_cancellation_loses_no_process(backend: str, options: Options) -> None:
     async def scenario() -> None:
-        async with bridle.SessionPool(options, warm=0, max_live=1) as pool:
+        async with hackamore.SessionPool(options, warm=0, max_live=1) as pool:
             for delay in (0.0, 0.001, 0.01, 0.02, 0.03, 0.04, 0.05, 0.1):
                 with anyio.move_on_after(delay):
                     async with pool.conversation("a") as session:
@@ -423,7 +423,7 @@ def test_many_callers_at_once_leave_the_event_loop_to_other_tasks(backend: str) 
     served: list[int] = []
 
     async def scenario(cli: SimulatedCLI) -> None:
-        async with bridle.SessionPool(warm=0, max_live=1, timeout=None, transport=cli) as pool:
+        async with hackamore.SessionPool(warm=0, max_live=1, timeout=None, transport=cli) as pool:
 
             async def call(number: int, scope: anyio.CancelScope) -> None:
                 with scope:

@@ -12,8 +12,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-import bridle
-from bridle import Options
+import hackamore
+from hackamore import Options
 from tests.contract import shows
 from tests.pool.restarted import Plan, run, talks_in
 from tests.support.patience import patience
@@ -28,7 +28,7 @@ def test_random_kills(backend: str, options: Options, tmp_path: Path) -> None:
     path = tmp_path / "registry.db"
 
     async def scenario() -> None:
-        async with bridle.SessionPool(options, warm=1, max_live=4, registry=path, timeout=None) as pool:
+        async with hackamore.SessionPool(options, warm=1, max_live=4, registry=path, timeout=None) as pool:
 
             async def converse(key: int) -> None:
                 sent: list[str] = []
@@ -41,7 +41,7 @@ def test_random_kills(backend: str, options: Options, tmp_path: Path) -> None:
                             if dice.random() < 0.2:
                                 os.kill(session.pid, signal.SIGKILL)
                             result = await (await session.send(sent[-1])).result()
-                    except bridle.SessionClosedError:
+                    except hackamore.SessionClosedError:
                         continue  # it may have been kept before the kill
                     answered.append(sent[-1])
                     kept = json.loads(result.text)["prompts"]

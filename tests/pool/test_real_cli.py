@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
-import bridle
-from bridle import Options
-from bridle.testing import ScriptedModel
+import hackamore
+from hackamore import Options
+from hackamore.testing import ScriptedModel
 from tests.contract import shows
 from tests.support.leaks import alive
 from tests.support.patience import factor, patience
@@ -28,7 +28,7 @@ def options_for(real_cli: RealCLI, model: ScriptedModel) -> Options:
     return Options(cli_path=real_cli.cli_path, cwd=real_cli.cwd, env=real_cli.env(model), inherit_env=False)
 
 
-async def first_message(session: bridle.Session) -> None:
+async def first_message(session: hackamore.Session) -> None:
     turn = await session.send("hello")
     async for message in turn:
         if message.type == "assistant":
@@ -43,10 +43,10 @@ def test_a_warm_session_is_there_immediately(real_cli: RealCLI) -> None:
     async def scenario() -> None:
         with ScriptedModel(*["hello"] * 2 * ROUNDS) as model:
             options = options_for(real_cli, model)
-            async with bridle.SessionPool(options, warm=1, max_live=2) as pool:
+            async with hackamore.SessionPool(options, warm=1, max_live=2) as pool:
                 for _ in range(ROUNDS):
                     began = time.monotonic()
-                    async with bridle.Session(options) as session:
+                    async with hackamore.Session(options) as session:
                         await first_message(session)
                         took["cold"].append(time.monotonic() - began)
                     await pool.wait_warm(timeout=patience(60))
@@ -76,7 +76,7 @@ async def talk(real_cli: RealCLI, conversations: int, prompts: int, max_live: in
     pids: set[int] = set()
     with ScriptedModel(*["ok"] * conversations * prompts) as model:
         options = options_for(real_cli, model)
-        async with bridle.SessionPool(options, warm=1, max_live=max_live, timeout=None) as pool:
+        async with hackamore.SessionPool(options, warm=1, max_live=max_live, timeout=None) as pool:
 
             async def converse(key: int) -> None:
                 for number in range(prompts):

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from bridle.errors import RegistryError
-from bridle.pool import MemoryRegistry, SQLiteRegistry
-from bridle.pool import registry as module
-from bridle.pool.registry import Beat, Held, Record, RegistryRow
-from bridle.storage.holders import holder_name, process_name
+from hackamore.errors import RegistryError
+from hackamore.pool import MemoryRegistry, SQLiteRegistry
+from hackamore.pool import registry as module
+from hackamore.pool.registry import Beat, Held, Record, RegistryRow
+from hackamore.storage.holders import holder_name, process_name
 from tests.contract import shows
 
 FAR = "m|boot|pid:[1]|7|9|0badcafe"
@@ -263,7 +263,7 @@ def test_a_newer_file_is_refused(path: Path) -> None:
     connection.close()
     before = path.read_bytes()
     with pytest.raises(
-        RegistryError, match=r"registry\.db' has version 7, and this Bridle knows up to 2\. Update Bridle"
+        RegistryError, match=r"registry\.db' has version 7, and this Hackamore knows up to 2\. Update Hackamore"
     ):
         SQLiteRegistry(path)
     assert path.read_bytes() == before
@@ -275,7 +275,7 @@ def test_an_older_file_is_refused(path: Path) -> None:
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA user_version = 1")
     connection.close()
-    with pytest.raises(RegistryError, match=r"has version 1, which is too old for this Bridle"):
+    with pytest.raises(RegistryError, match=r"has version 1, which is too old for this Hackamore"):
         SQLiteRegistry(path)
 
 
@@ -286,7 +286,7 @@ def test_an_older_file_is_refused(path: Path) -> None:
 def test_a_file_that_is_something_else_is_refused_and_kept(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with pytest.raises(
-        RegistryError, match=r"registry\.db' cannot be used: .*Check that it is a SQLite file of Bridle"
+        RegistryError, match=r"registry\.db' cannot be used: .*Check that it is a SQLite file of Hackamore"
     ):
         SQLiteRegistry(path)
     assert path.read_bytes() == content

@@ -16,9 +16,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from bridle.pool import SQLiteRegistry, registry
-from bridle.pool.registry import Beat, Held, Record, RegistryRow
-from bridle.storage import leases
+from hackamore.pool import SQLiteRegistry, registry
+from hackamore.pool.registry import Beat, Held, Record, RegistryRow
+from hackamore.storage import leases
 from tests.support.examples import examples
 from tests.support.mortal import KilledError, Mortal
 

@@ -53,6 +53,6 @@ def test_an_unknown_command_is_a_usage_error() -> None:
 
 
 def test_a_cli_that_is_named_and_missing_is_said() -> None:
-    done = dev("setup", BRIDLE_TEST_CLI="/nowhere/claude")
+    done = dev("setup", HACKAMORE_TEST_CLI="/nowhere/claude")
     assert done.returncode == 1
-    assert "BRIDLE_TEST_CLI is not an executable: /nowhere/claude" in done.stderr
+    assert "HACKAMORE_TEST_CLI is not an executable: /nowhere/claude" in done.stderr

@@ -14,23 +14,23 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import bridle
-from bridle import Options
+import hackamore
+from hackamore import Options
 
-SOURCES = Path(bridle.__file__).parent
+SOURCES = Path(hackamore.__file__).parent
 MODULES = (
-    "bridle",
-    "bridle.sync",
-    "bridle.messages",
-    "bridle.hooks",
-    "bridle.permissions",
-    "bridle.dialogs",
-    "bridle.tools",
-    "bridle.errors",
-    "bridle.options.kinds",
-    "bridle.launch.versions",
-    "bridle.transports.base",
-    "bridle.testing",
+    "hackamore",
+    "hackamore.sync",
+    "hackamore.messages",
+    "hackamore.hooks",
+    "hackamore.permissions",
+    "hackamore.dialogs",
+    "hackamore.tools",
+    "hackamore.errors",
+    "hackamore.options.kinds",
+    "hackamore.launch.versions",
+    "hackamore.transports.base",
+    "hackamore.testing",
 )
 NOT_CALLED_BY_USERS = {
     "Turn.__init__",  # a session makes turns
@@ -40,60 +40,60 @@ NOT_CALLED_BY_USERS = {
     "HookMatcher.__init__",  # `unknown` makes a misspelt name an OptionsError
 }
 WITH_EXAMPLE = (
-    "bridle.query",
-    "bridle.run",
-    "bridle.start_session",
-    "bridle.Session",
-    "bridle.Session.send",
-    "bridle.Session.interrupt",
-    "bridle.Session.messages",
-    "bridle.Session.events",
-    "bridle.Session.request",
-    "bridle.Session.set_mcp_servers",
-    "bridle.Session.set_model",
-    "bridle.Session.set_permission_mode",
-    "bridle.Session.rewind_files",
-    "bridle.Session.wait_idle",
-    "bridle.Session.start",
-    "bridle.Session.stop",
-    "bridle.Turn.result",
-    "bridle.Turn.text_stream",
-    "bridle.QueryStream",
-    "bridle.QueryStream.collect",
-    "bridle.QueryStream.result",
-    "bridle.QueryStream.text_stream",
-    "bridle.QueryStream.items",
-    "bridle.sync.query",
-    "bridle.sync.run",
-    "bridle.sync.start_session",
-    "bridle.sync.Session",
-    "bridle.Options",
-    "bridle.Options.load",
-    "bridle.Options.replace",
-    "bridle.Timeouts",
-    "bridle.Limits",
-    "bridle.AgentDefinition",
-    "bridle.CLIVersion.parse",
-    "bridle.version_meets_minimum",
-    "bridle.HookMatcher",
-    "bridle.HookOutput.allow",
-    "bridle.HookOutput.deny",
-    "bridle.HookOutput.add_context",
-    "bridle.Allow",
-    "bridle.Allow.always",
-    "bridle.Deny",
-    "bridle.tool",
-    "bridle.tool_server",
-    "bridle.ToolContext",
-    "bridle.ToolResult",
-    "bridle.ToolError",
-    "bridle.testing.SimulatedCLI",
-    "bridle.testing.Script",
-    "bridle.testing.Script.says",
-    "bridle.testing.Script.calls",
-    "bridle.testing.ScriptedModel",
-    "bridle.testing.Cassette",
-    "bridle.testing.check_transport",
+    "hackamore.query",
+    "hackamore.run",
+    "hackamore.start_session",
+    "hackamore.Session",
+    "hackamore.Session.send",
+    "hackamore.Session.interrupt",
+    "hackamore.Session.messages",
+    "hackamore.Session.events",
+    "hackamore.Session.request",
+    "hackamore.Session.set_mcp_servers",
+    "hackamore.Session.set_model",
+    "hackamore.Session.set_permission_mode",
+    "hackamore.Session.rewind_files",
+    "hackamore.Session.wait_idle",
+    "hackamore.Session.start",
+    "hackamore.Session.stop",
+    "hackamore.Turn.result",
+    "hackamore.Turn.text_stream",
+    "hackamore.QueryStream",
+    "hackamore.QueryStream.collect",
+    "hackamore.QueryStream.result",
+    "hackamore.QueryStream.text_stream",
+    "hackamore.QueryStream.items",
+    "hackamore.sync.query",
+    "hackamore.sync.run",
+    "hackamore.sync.start_session",
+    "hackamore.sync.Session",
+    "hackamore.Options",
+    "hackamore.Options.load",
+    "hackamore.Options.replace",
+    "hackamore.Timeouts",
+    "hackamore.Limits",
+    "hackamore.AgentDefinition",
+    "hackamore.CLIVersion.parse",
+    "hackamore.version_meets_minimum",
+    "hackamore.HookMatcher",
+    "hackamore.HookOutput.allow",
+    "hackamore.HookOutput.deny",
+    "hackamore.HookOutput.add_context",
+    "hackamore.Allow",
+    "hackamore.Allow.always",
+    "hackamore.Deny",
+    "hackamore.tool",
+    "hackamore.tool_server",
+    "hackamore.ToolContext",
+    "hackamore.ToolResult",
+    "hackamore.ToolError",
+    "hackamore.testing.SimulatedCLI",
+    "hackamore.testing.Script",
+    "hackamore.testing.Script.says",
+    "hackamore.testing.Script.calls",
+    "hackamore.testing.ScriptedModel",
+    "hackamore.testing.Cassette",
+    "hackamore.testing.check_transport",
 )
 
 
@@ -127,11 +127,11 @@ def described() -> dict[str, Documented]:
             )
 
     for name, value in public_names():
-        if inspect.isfunction(value) and value.__module__.startswith("bridle"):
+        if inspect.isfunction(value) and value.__module__.startswith("hackamore"):
             add(name, value, value.__doc__)
         elif inspect.isclass(value):
             for kind in value.__mro__:
-                if not kind.__module__.startswith("bridle"):
+                if not kind.__module__.startswith("hackamore"):
                     continue
                 for attribute, raw in vars(kind).items():
                     function = raw.__func__ if isinstance(raw, classmethod | staticmethod) else raw
@@ -183,9 +183,9 @@ def test_a_docstring_names_parameters_results_and_errors(name: str) -> None:
 
 @pytest.mark.parametrize("name", WITH_EXAMPLE)
 def test_the_most_used_callables_have_an_example(name: str) -> None:
-    value: Any = bridle
+    value: Any = hackamore
     for part in name.split(".")[1:]:
-        value = importlib.import_module("bridle.testing") if part == "testing" else getattr(value, part)
+        value = importlib.import_module("hackamore.testing") if part == "testing" else getattr(value, part)
     doc = inspect.cleandoc(value.__doc__ or "")
     assert re.search(r"^(?:Example:|Example::)$|^ *::$|^    >>> ", doc, re.MULTILINE), f"{name} has no example"
 

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-import bridle
-import bridle.sync
-from bridle import HookMatcher, Options, tool
-from bridle.hooks import HookContext, PreToolUseHookInput
-from bridle.launch import build_plan
-from bridle.launch.discovery import find_cli
-from bridle.launch.plan import conflicts
-from bridle.messages import ResultMessage
-from bridle.protocol.control import encode_request
+import hackamore
+import hackamore.sync
+from hackamore import HookMatcher, Options, tool
+from hackamore.hooks import HookContext, PreToolUseHookInput
+from hackamore.launch import build_plan
+from hackamore.launch.discovery import find_cli
+from hackamore.launch.plan import conflicts
+from hackamore.messages import ResultMessage
+from hackamore.protocol.control import encode_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,7 +60,7 @@ def plan_of(**given: Any) -> Callable[[], object]:
 
 
 def imported(name: str) -> Callable[[], object]:
-    return lambda: exec(f"from bridle import {name}", {})
+    return lambda: exec(f"from hackamore import {name}", {})
 
 
 def ended(**fields: Any) -> Callable[[], object]:
@@ -119,28 +119,28 @@ MISTAKES: dict[str, Row] = {
     ),
     "permission callback returns bool": Row(options(can_use_tool=yes), ("`yes` returns bool", "Allow, Deny")),
     "matcher is a function": Row(lambda: HookMatcher(anything or guard), ("`matcher` must be a str", "hooks=")),  # type: ignore[arg-type]
-    "empty prompt": Row(lambda: bridle.sync.query(""), ("prompt is empty",)),
-    "prompt that is none": Row(lambda: bridle.sync.run(anything), ("`prompt` must be a str", "got None")),
-    "prompt of another type": Row(lambda: bridle.query(number), ("`prompt` must be a str", "got 5 (int)")),
+    "empty prompt": Row(lambda: hackamore.sync.query(""), ("prompt is empty",)),
+    "prompt that is none": Row(lambda: hackamore.sync.run(anything), ("`prompt` must be a str", "got None")),
+    "prompt of another type": Row(lambda: hackamore.query(number), ("`prompt` must be a str", "got 5 (int)")),
     "parameter of a tool without annotation": Row(
         lambda: tool(anything or unannotated), ("parameter `article` has no annotation", "Write `article: str`")
     ),
     "`cli_path` does not exist": Row(
-        lambda: bridle.sync.run("Hi", Options(cli_path="/no/such/claude")),
+        lambda: hackamore.sync.run("Hi", Options(cli_path="/no/such/claude")),
         ("`cli_path` is '/no/such/claude', which does not exist", "Correct the path, or leave `cli_path` unset"),
     ),
-    "no CLI": Row(lambda: find_cli(None, {}, ""), ("not found", "`bridle install-cli`", "`cli_path=`", "Looked at:")),
+    "no CLI": Row(lambda: find_cli(None, {}, ""), ("not found", "`hackamore install-cli`", "`cli_path=`", "Looked at:")),
     "`output_type` is no type": Row(
-        lambda: bridle.sync.run("Hi", output_type=anything or object()),
+        lambda: hackamore.sync.run("Hi", output_type=anything or object()),
         ("`output_type` has no JSON schema", "Use a dataclass"),
     ),
     "not logged in": Row(
         ended(subtype="success", result="Not logged in · Please run /login"),
-        ("`bridle doctor`", "`/login`", "ANTHROPIC_API_KEY"),
+        ("`hackamore doctor`", "`/login`", "ANTHROPIC_API_KEY"),
     ),
     "wrong key": Row(
         ended(subtype="success", result="API Error: 401 invalid x-api-key"),
-        ("401", "Check ANTHROPIC_API_KEY", "`bridle doctor`"),
+        ("401", "Check ANTHROPIC_API_KEY", "`hackamore doctor`"),
     ),
     "budget": Row(
         ended(subtype="error_max_budget_usd", errors=["Reached maximum budget ($0.1)"]),
@@ -151,7 +151,7 @@ MISTAKES: dict[str, Row] = {
         ("maximum number of turns", "`Options.max_turns`", "`Options(resume='5e551011')`"),
     ),
     "no event loop": Row(
-        lambda: bridle.run("Hi").send(None), ("No asyncio or trio event loop", "asyncio.run(main())", "`bridle.sync`")
+        lambda: hackamore.run("Hi").send(None), ("No asyncio or trio event loop", "asyncio.run(main())", "`hackamore.sync`")
     ),
     "cwd does not exist": Row(
         plan_of(cwd="no/such"), ("`cwd` does not exist", "relative to the working directory", "Create")
@@ -182,7 +182,7 @@ def test_the_error_says_what_why_and_what_to_do(name: str) -> None:
     text = str(caught.value)
     assert [part for part in row.says if part not in text] == [], text
     assert not any(word in text for word in ("nobody", "Checked", "string?", "NoneType"))
-    library = str(Path(bridle.__file__).parent)
+    library = str(Path(hackamore.__file__).parent)
     frames = [frame for frame in traceback.extract_tb(caught.tb) if frame.filename.startswith(library)]
     assert len(frames) <= FRAMES
 
@@ -207,11 +207,11 @@ def test_a_warning_names_the_place_and_the_remedy(given: dict[str, Any], code: s
 def test_a_warning_before_the_start_is_printed_once_and_at_the_line_of_the_program(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(
-        "import bridle.sync\n"
-        "from bridle import Options\n"
-        "from bridle.testing import Script, SimulatedCLI\n"
+        "import hackamore.sync\n"
+        "from hackamore import Options\n"
+        "from hackamore.testing import Script, SimulatedCLI\n"
         "with SimulatedCLI(Script().user().says('4')) as cli:\n"
-        "    bridle.sync.run('Hi', Options(hooks={'PreToolUs': lambda call, context: None}), transport=cli)\n"
+        "    hackamore.sync.run('Hi', Options(hooks={'PreToolUs': lambda call, context: None}), transport=cli)\n"
     )
     printed = subprocess.run([sys.executable, program], capture_output=True, text=True, check=True).stderr
     assert printed.count("Did you mean `PreToolUse`?") == 1, printed

@@ -36,7 +36,7 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_shells_are_generated() -> None:
     assert {str(path) for path in GENERATED} >= {
-        f"src/bridle/{path}" for path in ("aio/operations.py", "sync/operations.py", "sync/session.py")
+        f"src/hackamore/{path}" for path in ("aio/operations.py", "sync/operations.py", "sync/session.py")
     }
 
 

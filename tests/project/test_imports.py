@@ -15,8 +15,8 @@ def loaded_after(code: str) -> set[str]:
     return {name.partition(".")[0] for name in printed.split()} | set(printed.split())
 
 
-def test_import_bridle_loads_nothing_that_is_not_used() -> None:
-    loaded = loaded_after("import bridle")
+def test_import_hackamore_loads_nothing_that_is_not_used() -> None:
+    loaded = loaded_after("import hackamore")
     heavy = {
         "anyio",
         "asyncio",
@@ -32,37 +32,37 @@ def test_import_bridle_loads_nothing_that_is_not_used() -> None:
         "pydantic",
     }
     assert loaded & heavy == set()
-    assert {name for name in loaded if name.startswith("bridle")} == {"bridle", "bridle._version"}
+    assert {name for name in loaded if name.startswith("hackamore")} == {"hackamore", "hackamore._version"}
 
 
 def test_the_blocking_shell_needs_no_event_loop() -> None:
-    loaded = loaded_after("import bridle.sync; bridle.sync.query('x')")
+    loaded = loaded_after("import hackamore.sync; hackamore.sync.query('x')")
     assert loaded & {"asyncio", "anyio", "trio", "tempfile", "shutil", "random", "sqlite3"} == set()
 
 
 def test_the_async_shell_loads_no_extra() -> None:
     assert (
-        loaded_after("import bridle; bridle.query('x')") & {"trio", "typer", "rich", "mcp", "pydantic", "http"} == set()
+        loaded_after("import hackamore; hackamore.query('x')") & {"trio", "typer", "rich", "mcp", "pydantic", "http"} == set()
     )
 
 
 def test_the_pytest_plugin_is_light() -> None:
-    assert loaded_after("import bridle.testing.plugin") & {"anyio", "asyncio", "http", "msgspec"} <= {"asyncio"}
+    assert loaded_after("import hackamore.testing.plugin") & {"anyio", "asyncio", "http", "msgspec"} <= {"asyncio"}
 
 
-@pytest.mark.parametrize("name", sorted(__import__("bridle").__all__))
+@pytest.mark.parametrize("name", sorted(__import__("hackamore").__all__))
 def test_every_public_name_can_be_had(name: str) -> None:
-    import bridle
+    import hackamore
 
-    assert getattr(bridle, name) is not None
-    assert name in dir(bridle)
+    assert getattr(hackamore, name) is not None
+    assert name in dir(hackamore)
 
 
 def test_other_names_are_attribute_errors() -> None:
-    import bridle
+    import hackamore
 
     with pytest.raises(AttributeError, match="no_such_name"):
-        bridle.no_such_name  # type: ignore[attr-defined]  # noqa: B018
+        hackamore.no_such_name  # type: ignore[attr-defined]  # noqa: B018
 
 
 def test_the_lowest_msgspec_is_one_whose_errors_are_value_errors() -> None:

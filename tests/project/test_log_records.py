@@ -1,4 +1,4 @@
-"""The records of the logger `bridle`: over the whole package each names its session, turn and process, and is one line.
+"""The records of the logger `hackamore`: over the whole package each names its session, turn and process, and is one line.
 
 `tests/conftest.py` looks at the records of every test; here are sessions, queries, pools, failing callbacks and stores with all levels.
 """
@@ -16,17 +16,17 @@ from typing import Any
 
 import pytest
 
-import bridle
-from bridle import HookMatcher, Options, sync, tool, tool_server
-from bridle.testing import Dropped, HTTPFailure, Repeat, Reply, ScriptedModel, ToolCall
-from bridle.transcripts.stores import MemoryStore
+import hackamore
+from hackamore import HookMatcher, Options, sync, tool, tool_server
+from hackamore.testing import Dropped, HTTPFailure, Repeat, Reply, ScriptedModel, ToolCall
+from hackamore.transcripts.stores import MemoryStore
 from tests.conftest import PROJECT, RealCLI
 from tests.contract import shows
 from tests.support.leaks import nothing_left
 from tests.support.patience import patience
 from tests.support.records import CompleteRecords
 
-PACKAGE = PROJECT / "src" / "bridle"
+PACKAGE = PROJECT / "src" / "hackamore"
 ALLOWED = {"waiting/log.py", "cli/running.py"}
 """The place that makes the logger, and the command that adds handlers to it."""
 
@@ -34,7 +34,7 @@ ALLOWED = {"waiting/log.py", "cli/running.py"}
 @pytest.fixture
 def taken(records_are_complete: None) -> Iterator[CompleteRecords]:
     handler = CompleteRecords()
-    logger = logging.getLogger("bridle")
+    logger = logging.getLogger("hackamore")
     logger.addHandler(handler)
     logger.setLevel(logging.DEBUG)
     try:
@@ -128,7 +128,7 @@ def test_a_session_that_is_killed(taken: CompleteRecords, real_cli: RealCLI) -> 
         pid = session.pid
         assert pid is not None
         os.kill(pid, signal.SIGKILL)
-        with pytest.raises(bridle.BridleError):
+        with pytest.raises(hackamore.HackamoreError):
             session.send("More").result(timeout=patience(30))
     assert {fields["pid"] for fields in of(taken, "the session has ended")} == {pid}
 
@@ -148,7 +148,7 @@ def test_a_failing_store(taken: CompleteRecords, real_cli: RealCLI) -> None:
 
 @shows("errors.log-records")
 def test_a_pool_and_a_registry_that_fails(taken: CompleteRecords, real_cli: RealCLI) -> None:
-    class Failing(bridle.pool.MemoryRegistry):
+    class Failing(hackamore.pool.MemoryRegistry):
         lease_seconds = 3.0
         beaten = threading.Event()
 
@@ -174,12 +174,12 @@ def test_a_pool_and_a_registry_that_fails(taken: CompleteRecords, real_cli: Real
 @shows("errors.log-records")
 def test_retries_and_failures_of_the_api(taken: CompleteRecords, real_cli: RealCLI) -> None:
     with ScriptedModel(Dropped(), "Done.") as model:
-        answer = sync.run("Hi", options(real_cli, model), retry=bridle.Retry(backoff=0))
+        answer = sync.run("Hi", options(real_cli, model), retry=hackamore.Retry(backoff=0))
     (told,) = of(taken, "RETRYING: ")
     assert (told["session_id"], told["code"]) == (answer.session_id, "RETRYING")
 
 
 @shows("errors.log-records")
 def test_nothing_can_be_started(taken: CompleteRecords, tmp_path: Path) -> None:
-    with pytest.raises(bridle.StartError):
+    with pytest.raises(hackamore.StartError):
         sync.run(iter(["Hi"]), Options(cli_path=tmp_path))

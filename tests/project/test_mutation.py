@@ -14,7 +14,7 @@ import libcst
 import pytest
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
-TABLES = PROJECT / "src" / "bridle" / "fleet" / "journal" / "tables.py"
+TABLES = PROJECT / "src" / "hackamore" / "fleet" / "journal" / "tables.py"
 
 
 def script(name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
@@ -109,11 +109,11 @@ def test_parts_of_a_statement_that_are_joined_are_changed_one_by_one(mutations: 
 
 
 def test_a_module_of_tables_has_the_tests_that_import_it(mutate: Any) -> None:
-    assert PROJECT / "src" / "bridle" / "fleet" / "journal" / "postgres.py" in mutate.importers(TABLES)
+    assert PROJECT / "src" / "hackamore" / "fleet" / "journal" / "postgres.py" in mutate.importers(TABLES)
     direct = {
         file.relative_to(PROJECT).as_posix()
         for file in (PROJECT / "tests").rglob("test_*.py")
-        if "\nfrom bridle.fleet.journal.tables import" in file.read_text(encoding="utf-8")
+        if "\nfrom hackamore.fleet.journal.tables import" in file.read_text(encoding="utf-8")
     }
     found = mutate.tests_of(TABLES)
     assert found[0] == "tests/fleet"
@@ -121,7 +121,7 @@ def test_a_module_of_tables_has_the_tests_that_import_it(mutate: Any) -> None:
 
 
 def test_the_loops_of_trio_and_threads_are_measured_on_their_shells(mutate: Any) -> None:
-    waiting, launch = (PROJECT / "src" / "bridle" / name for name in ("waiting/event_loops.py", "launch"))
+    waiting, launch = (PROJECT / "src" / "hackamore" / name for name in ("waiting/event_loops.py", "launch"))
     assert mutate.shells([waiting]) == mutate.shells([launch, waiting]) == []
     assert mutate.shells([launch]) == ["--shell=asyncio"]
 
@@ -130,17 +130,17 @@ def test_rates_of_several_runs_are_pooled(mutate: Any, tmp_path: Path, monkeypat
     page, listed = tmp_path / "page.md", tmp_path / "equivalent.toml"
     page.write_text(f"Before.\n\n{mutate.TABLE_BEGINS}\n\nold\n\n{mutate.TABLE_ENDS}\n\nAfter.\n", encoding="utf-8")
     listed.write_text(
-        '[[mutant]]\nfile = "src/bridle/a/b.py"\nchange = "- 1\\n+ 2"\nreason = "why"\n', encoding="utf-8"
+        '[[mutant]]\nfile = "src/hackamore/a/b.py"\nchange = "- 1\\n+ 2"\nreason = "why"\n', encoding="utf-8"
     )
     monkeypatch.setattr(mutate, "PAGE", page)
     monkeypatch.setattr(mutate, "EQUIVALENT", listed)
     runs: list[dict[str, list[str]]] = [
-        {"src/bridle/a/b.py #1": ["code", "killed", ""], "src/bridle/a/b.py #2": ["sql", "survived", "- 3\n+ 4"]},
-        {"src/bridle/a/b.py #1": ["code", "killed", ""], "src/bridle/a/b.py #3": ["code", "survived", "- 1\n+ 2"]},
-        {"src/bridle/a/b.py #4": ["regex", "no tests", "- 5\n+ 6"], "src/bridle/a/b.py #5": ["sql", "killed", ""]},
+        {"src/hackamore/a/b.py #1": ["code", "killed", ""], "src/hackamore/a/b.py #2": ["sql", "survived", "- 3\n+ 4"]},
+        {"src/hackamore/a/b.py #1": ["code", "killed", ""], "src/hackamore/a/b.py #3": ["code", "survived", "- 1\n+ 2"]},
+        {"src/hackamore/a/b.py #4": ["regex", "no tests", "- 5\n+ 6"], "src/hackamore/a/b.py #5": ["sql", "killed", ""]},
     ]
     for number, tried in enumerate(runs):
-        found = {"src/bridle/a": {"of": 9, "tried": tried}, "src/bridle/none": {"of": 0, "tried": {}}}
+        found = {"src/hackamore/a": {"of": 9, "tried": tried}, "src/hackamore/none": {"of": 0, "tried": {}}}
         text = json.dumps({"date": f"2026-01-0{number + 1}", "command": "./dev mutate PATH --seed 1 2", "paths": found})
         (tmp_path / f"{number}.json").write_text(text, encoding="utf-8")
     mutate.table([tmp_path / f"{number}.json" for number in range(len(runs))])

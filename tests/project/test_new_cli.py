@@ -101,7 +101,7 @@ def test_the_report_names_additions_and_removals(new_cli: Any) -> None:
         "Hook events: 2 -> 2",
         "  + Fresh",
         "  - Gone",
-        "Without a place in Bridle (FIELDS of the drift baseline): InitMessage.fresh",
+        "Without a place in Hackamore (FIELDS of the drift baseline): InitMessage.fresh",
     ]
 
 

@@ -1,4 +1,4 @@
-"""Each name of `claude-agent-sdk` that Bridle lacks is an error that says the name here, and the page."""
+"""Each name of `claude-agent-sdk` that Hackamore lacks is an error that says the name here, and the page."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-import bridle
+import hackamore
 
 # `claude_agent_sdk.__all__` of 0.2.184.
 OFFICIAL = [
@@ -173,54 +173,54 @@ OFFICIAL = [
 ]
 
 
-@pytest.mark.parametrize("name", [name for name in OFFICIAL if name not in bridle.__all__])
+@pytest.mark.parametrize("name", [name for name in OFFICIAL if name not in hackamore.__all__])
 def test_an_official_name_says_its_counterpart_and_the_page(name: str) -> None:
-    with pytest.raises(ImportError, match=r"`bridle` has no '\w+'. .*docs/guides/migrate.md"):
-        exec(f"from bridle import {name}", {})
+    with pytest.raises(ImportError, match=r"`hackamore` has no '\w+'. .*docs/guides/migrate.md"):
+        exec(f"from hackamore import {name}", {})
     with pytest.raises(AttributeError, match=r"docs/guides/migrate.md"):
-        getattr(bridle, name)
-    assert not hasattr(bridle, name)
+        getattr(hackamore, name)
+    assert not hasattr(hackamore, name)
 
 
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("ClaudeAgentOptions", "Bridle calls it `Options`"),
+        ("ClaudeAgentOptions", "Hackamore calls it `Options`"),
         ("create_sdk_mcp_server", "`tool_server`"),
         ("PermissionResultAllow", "`Allow`"),
-        ("TaskStartedMessage", "from bridle.messages import TaskStartedMessage"),
-        ("PreToolUseHookInput", "from bridle.hooks import PreToolUseHookInput"),
+        ("TaskStartedMessage", "from hackamore.messages import TaskStartedMessage"),
+        ("PreToolUseHookInput", "from hackamore.hooks import PreToolUseHookInput"),
         ("InMemorySessionStore", "MemoryStore"),
-        ("list_sessions", "`bridle.transcripts.list`"),
-        ("get_subagent_messages", r"`bridle.transcripts.read\(session_id\).subagents"),
-        ("fork_session", "`bridle.transcripts.fork`"),
+        ("list_sessions", "`hackamore.transcripts.list`"),
+        ("get_subagent_messages", r"`hackamore.transcripts.read\(session_id\).subagents"),
+        ("fork_session", "`hackamore.transcripts.fork`"),
         ("Sesion", "Did you mean `Session`?"),
     ],
 )
 def test_the_text_names_the_counterpart(name: str, text: str) -> None:
     with pytest.raises(ImportError, match=text):
-        exec(f"from bridle import {name}", {})
+        exec(f"from hackamore import {name}", {})
 
 
 def test_the_traceback_shows_the_users_line_and_no_more_than_three_of_the_library() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", "from bridle import ClaudeAgentOptions"], capture_output=True, text=True, check=False
+        [sys.executable, "-c", "from hackamore import ClaudeAgentOptions"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 1
-    assert done.stderr.count("bridle/__init__.py") <= 3
+    assert done.stderr.count("hackamore/__init__.py") <= 3
     assert done.stderr.splitlines()[-1].startswith(
-        "ImportError: `bridle` has no 'ClaudeAgentOptions'. Bridle calls it `Options`"
+        "ImportError: `hackamore` has no 'ClaudeAgentOptions'. Hackamore calls it `Options`"
     )
 
 
 def test_other_names_are_plain_attribute_errors() -> None:
-    with pytest.raises(AttributeError, match=r"^module 'bridle' has no attribute 'qqq'$"):
-        _ = bridle.qqq  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match=r"^module 'hackamore' has no attribute 'qqq'$"):
+        _ = hackamore.qqq  # type: ignore[attr-defined]
     with pytest.raises(ImportError, match="cannot import name 'qqq'"):
-        exec("from bridle import qqq", {})
+        exec("from hackamore import qqq", {})
 
 
-@pytest.mark.parametrize("code", ["import bridle; bridle.Sesion", "from bridle import Sesion"])
+@pytest.mark.parametrize("code", ["import hackamore; hackamore.Sesion", "from hackamore import Sesion"])
 def test_a_misspelt_name_gets_one_suggestion(code: str) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stderr.count("Did you mean") == 1, done.stderr

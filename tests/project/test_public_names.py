@@ -13,7 +13,7 @@ import pytest
 
 @pytest.mark.parametrize(
     ("package", "function"),
-    [("bridle.hooks", "decode_hook_input"), ("bridle.permissions", "decode_permission_request")],
+    [("hackamore.hooks", "decode_hook_input"), ("hackamore.permissions", "decode_permission_request")],
 )
 def test_nothing_internal_is_offered(package: str, function: str) -> None:
     module = importlib.import_module(package)

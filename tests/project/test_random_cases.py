@@ -21,7 +21,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 
 def seed(**variables: str) -> int:
     """Return the seed of a run with these variables."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("BRIDLE_")} | variables
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("HACKAMORE_")} | variables
     command = [sys.executable, "-c", "from tests.support.seeds import SEED; print(SEED)"]
     done = subprocess.run(
         command, cwd=PROJECT, env=environment, capture_output=True, text=True, check=True, timeout=patience(30)
@@ -31,10 +31,10 @@ def seed(**variables: str) -> int:
 
 def test_each_run_in_ci_has_another_seed_and_a_variable_repeats_it() -> None:
     assert seed() == seed() == 0
-    first, second = seed(BRIDLE_CI="1"), seed(BRIDLE_CI="1")
+    first, second = seed(HACKAMORE_CI="1"), seed(HACKAMORE_CI="1")
     assert first
-    assert first != second or first != seed(BRIDLE_CI="1")
-    assert seed(BRIDLE_CI="1", BRIDLE_TEST_SEED="7") == seed(BRIDLE_TEST_SEED="7") == 7
+    assert first != second or first != seed(HACKAMORE_CI="1")
+    assert seed(HACKAMORE_CI="1", HACKAMORE_TEST_SEED="7") == seed(HACKAMORE_TEST_SEED="7") == 7
 
 
 def property_of(share: float) -> Callable[[], None]:

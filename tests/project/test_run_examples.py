@@ -14,7 +14,7 @@ SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 
 def test_the_cli_is_installed_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.syspath_prepend(str(SCRIPTS))
-    monkeypatch.delenv("BRIDLE_TEST_CLI", raising=False)
+    monkeypatch.delenv("HACKAMORE_TEST_CLI", raising=False)
     spec = importlib.util.spec_from_file_location("run_examples_under_test", SCRIPTS / "run_examples.py")
     assert spec is not None
     assert spec.loader is not None

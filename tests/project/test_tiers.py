@@ -54,7 +54,7 @@ def test_the_quick_tier(test: Described, runs: bool) -> None:
 def test_tests_run_on_one_shell_or_two_and_those_about_shells_on_each(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.delenv("BRIDLE_TEST_THOROUGH", raising=False)
+    monkeypatch.delenv("HACKAMORE_TEST_THOROUGH", raising=False)
 
     def shells(path: str, name: str, *, real_cli: bool = True) -> list[str]:
         variants = [Described(path, shell, real_cli, name) for shell in ("asyncio", "trio", "threads")]
@@ -69,7 +69,7 @@ def test_tests_run_on_one_shell_or_two_and_those_about_shells_on_each(
     assert {tuple(some) for some in chosen} == {("asyncio", "trio"), ("asyncio", "threads")}
     assert len(shells("queries/test_one_shot.py", "test_a[]", real_cli=False)) == 3
     assert not on_another_shell(Described("cli/test_real_cli.py", None, True, "test_a"))
-    monkeypatch.setenv("BRIDLE_TEST_THOROUGH", "1")
+    monkeypatch.setenv("HACKAMORE_TEST_THOROUGH", "1")
     assert len(shells("real_cli/test_one_shot.py", "test_a[]")) == 3
 
 
@@ -95,6 +95,6 @@ def test_mutation_runs_the_tests_of_the_same_folder(path: str, expected: str, mo
     script = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, spec.name, script)  # dataclasses look for their module
     spec.loader.exec_module(script)
-    assert script.tests_of(PROJECT / "src" / "bridle" / path)[0] == expected
+    assert script.tests_of(PROJECT / "src" / "hackamore" / path)[0] == expected
     assert all((PROJECT / test).exists() for tests in script.MORE_TESTS.values() for test in tests)
     assert all((PROJECT / test).exists() for test in script.NOT_HERE)

@@ -14,9 +14,9 @@ PROJECT = Path(__file__).resolve().parents[2]
 PROGRAM = """
 from typing import Any
 
-import bridle
-from bridle import Allow, Deny, HookContext, HookMatcher, HookOutput, Options, PermissionMode, PermissionRequest
-from bridle.hooks import HookInput, Hooks, PostToolUseHookInput, PreToolUseHookInput, StopHookInput
+import hackamore
+from hackamore import Allow, Deny, HookContext, HookMatcher, HookOutput, Options, PermissionMode, PermissionRequest
+from hackamore.hooks import HookInput, Hooks, PostToolUseHookInput, PreToolUseHookInput, StopHookInput
 
 
 def guard(call: PreToolUseHookInput, context: HookContext) -> HookOutput | None:
@@ -62,25 +62,25 @@ Options(permission_mode=mode)
 
 
 async def first_turns() -> None:
-    prompted = await bridle.start_session("hi")
+    prompted = await hackamore.start_session("hi")
     print((await prompted.first_turn.result()).text)
-    async with bridle.start_session("hi") as entered:
-        turn: bridle.Turn = entered.first_turn
-    silent = await bridle.start_session()
+    async with hackamore.start_session("hi") as entered:
+        turn: hackamore.Turn = entered.first_turn
+    silent = await hackamore.start_session()
     print(silent.first_turn.id)  # wrong
 
 
 async def answers(check: bool) -> None:
-    number: int = (await bridle.run("hi", output_type=int)).output
-    turns: int = (await bridle.run("hi", check=False)).result.num_turns
-    async with bridle.Session(Options(output_format=int | None)) as session:
-        asked: bridle.RunResult[int] = await session.ask("hi", output_type=int)
+    number: int = (await hackamore.run("hi", output_type=int)).output
+    turns: int = (await hackamore.run("hi", check=False)).result.num_turns
+    async with hackamore.Session(Options(output_format=int | None)) as session:
+        asked: hackamore.RunResult[int] = await session.ask("hi", output_type=int)
         turns = asked.result.num_turns
         perhaps: int | None = (await session.ask("hi", output_type=int, check=check)).output
         number = (await session.ask("hi", output_type=int, check=check)).output  # wrong
-        number = (await bridle.run("hi", output_type=int, check=False)).output  # wrong
+        number = (await hackamore.run("hi", output_type=int, check=False)).output  # wrong
         text: str = asked.output  # wrong
-    with bridle.sync.Session(Options(output_format=int)) as blocking:
+    with hackamore.sync.Session(Options(output_format=int)) as blocking:
         number = blocking.ask("hi", output_type=int).output
 
 

@@ -10,15 +10,15 @@ from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from bridle.protocol import events
-from bridle.protocol.connection import Connection
+from hackamore.protocol import events
+from hackamore.protocol.connection import Connection
 from tests.support.patience import patience
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from bridle.messages import Message
+    from hackamore.messages import Message
 
 E = TypeVar("E", bound=events.Event)
 Answer = Callable[[events.RequestReceived], Any]

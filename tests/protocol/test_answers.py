@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from bridle.errors import ControlRejectedError, InitializationError
-from bridle.messages.control import ControlResponse
-from bridle.messages.decode import decode
-from bridle.protocol import events
-from bridle.protocol.connection import Connection
-from bridle.protocol.control import Answer, read_answer
-from bridle.protocol.results import InterruptReceipt
-from bridle.protocol.states.session import SessionState
+from hackamore.errors import ControlRejectedError, InitializationError
+from hackamore.messages.control import ControlResponse
+from hackamore.messages.decode import decode
+from hackamore.protocol import events
+from hackamore.protocol.connection import Connection
+from hackamore.protocol.control import Answer, read_answer
+from hackamore.protocol.results import InterruptReceipt
+from hackamore.protocol.states.session import SessionState
 from tests.contract import shows
 
 

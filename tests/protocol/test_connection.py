@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from bridle.errors import (
-    BridleError,
+from hackamore.errors import (
+    HackamoreError,
     CLIExitedDuringInitError,
     ControlRejectedError,
     ControlTimeoutError,
@@ -23,12 +23,12 @@ from bridle.errors import (
     TooManyPendingRequestsError,
     UnsupportedCLIVersionError,
 )
-from bridle.messages import AssistantMessage, ResultMessage
-from bridle.options.bounds import Limits
-from bridle.protocol import events
-from bridle.protocol.connection import Connection, Role
-from bridle.protocol.results import InterruptReceipt, ServerInfo
-from bridle.protocol.states.session import Ending, Handshake, SessionActivity, SessionState, TurnState
+from hackamore.messages import AssistantMessage, ResultMessage
+from hackamore.options.bounds import Limits
+from hackamore.protocol import events
+from hackamore.protocol.connection import Connection, Role
+from hackamore.protocol.results import InterruptReceipt, ServerInfo
+from hackamore.protocol.states.session import Ending, Handshake, SessionActivity, SessionState, TurnState
 from tests.contract import shows
 
 E = TypeVar("E", bound=events.Event)
@@ -209,7 +209,7 @@ def test_silence_fails_the_start() -> None:
         ([], b"it broke", CLIExitedDuringInitError),
     ],
 )
-def test_a_cli_that_exits_during_the_start(frames: list[Any], stderr: bytes, expected: type[BridleError]) -> None:
+def test_a_cli_that_exits_during_the_start(frames: list[Any], stderr: bytes, expected: type[HackamoreError]) -> None:
     host = Host(ready=False)
     host.initialize()
     host.feed(*frames)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bridle.errors import (
+from hackamore.errors import (
     CLIExitedDuringInitError,
     ControlTimeoutError,
     InitializationError,
@@ -18,12 +18,12 @@ from bridle.errors import (
     SessionNotFoundError,
     TooManyPendingRequestsError,
 )
-from bridle.messages import CommandLifecycleMessage, InitMessage
-from bridle.options.bounds import Limits
-from bridle.protocol import events, frames
-from bridle.protocol.connection import Connection, Role
-from bridle.protocol.results import ControlResult, ServerInfo
-from bridle.protocol.states.session import Ending, Handshake, SessionActivity, SessionState, TurnState
+from hackamore.messages import CommandLifecycleMessage, InitMessage
+from hackamore.options.bounds import Limits
+from hackamore.protocol import events, frames
+from hackamore.protocol.connection import Connection, Role
+from hackamore.protocol.results import ControlResult, ServerInfo
+from hackamore.protocol.states.session import Ending, Handshake, SessionActivity, SessionState, TurnState
 from tests.protocol.test_connection import HOOK, MCP, TOOL, Host, assistant, report, result, session_state, tasks
 
 # -- ids and frames ----------------------------------------------------------------------------------------------------
@@ -446,7 +446,7 @@ def test_records_of_the_log_name_the_session_the_turn_that_runs_and_the_process(
 
 
 def test_frames_that_mean_nothing_are_logged(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG, "bridle")
+    caplog.set_level(logging.DEBUG, "hackamore")
     host = Host()
     host.feed({"type": "keep_alive"})
     host.answer("never")
@@ -462,11 +462,11 @@ def test_frames_that_mean_nothing_are_logged(caplog: pytest.LogCaptureFixture) -
         "no request is open that the cancellation of 'gone' could mean",
         "no request is open that the cancellation of '' could mean",
     ]
-    assert {(record.name, record.levelno) for record in caplog.records} == {("bridle", logging.DEBUG)}
+    assert {(record.name, record.levelno) for record in caplog.records} == {("hackamore", logging.DEBUG)}
 
 
 def test_open_requests_that_cannot_be_read_are_logged(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG, "bridle")
+    caplog.set_level(logging.DEBUG, "hackamore")
     host = Host(ready=False)
     host.initialize()
     host.answer(host.initialize_id, {}, pending_permission_requests={"no": "list"})

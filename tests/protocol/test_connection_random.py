@@ -12,11 +12,11 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from bridle.errors import BridleError, SlowConsumerError
-from bridle.options.bounds import Limits
-from bridle.protocol import events
-from bridle.protocol.connection import Connection, Role
-from bridle.protocol.states.session import Handshake, SessionState
+from hackamore.errors import HackamoreError, SlowConsumerError
+from hackamore.options.bounds import Limits
+from hackamore.protocol import events
+from hackamore.protocol.connection import Connection, Role
+from hackamore.protocol.states.session import Handshake, SessionState
 from tests.contract import shows
 from tests.support.examples import examples
 from tests.support.reaching import reached, reaching
@@ -171,23 +171,23 @@ class HostMachine(RuleBasedStateMachine):
             SessionState.NEW,
             SessionState.STARTING,
         ):
-            with contextlib.suppress(BridleError):
+            with contextlib.suppress(HackamoreError):
                 self.initialize_id = connection.send_initialize({"hooks": None})
                 self.asked.add(self.initialize_id)
 
     @rule(content=st.text(max_size=5))
     def prompt(self, content: str) -> None:
-        with contextlib.suppress(BridleError, ValueError):
+        with contextlib.suppress(HackamoreError, ValueError):
             self.prompts.add(self.connection.send_prompt(content))
 
     @rule(subtype=st.sampled_from(["get_usage", "mcp_status", "new"]))
     def request(self, subtype: str) -> None:
-        with contextlib.suppress(BridleError):
+        with contextlib.suppress(HackamoreError):
             self.asked.add(self.connection.send_request(subtype))
 
     @rule()
     def interrupt(self) -> None:
-        with contextlib.suppress(BridleError):
+        with contextlib.suppress(HackamoreError):
             self.asked.add(self.connection.interrupt())
 
     @rule(data=st.data(), how=st.sampled_from(["response", "raw", "error", "fail", "expire"]))
@@ -311,7 +311,7 @@ class HostMachine(RuleBasedStateMachine):
         assert {turn for turn, count in self.ended_turns.items() if count} == self.prompts
         assert set(self.resolved) | self.given_up | {self.initialize_id} >= self.asked
         assert self.handshakes == 1 or (connection.lifecycle is SessionState.STOPPED and not self.asked)
-        with contextlib.suppress(BridleError):
+        with contextlib.suppress(HackamoreError):
             connection.send_prompt("too late")
             raise AssertionError("a prompt was accepted after the end")
 
@@ -420,13 +420,13 @@ class PairMachine(RuleBasedStateMachine):
 
     @rule(subtype=st.sampled_from(["get_usage", "mcp_status", "get_settings"]))
     def host_asks(self, subtype: str) -> None:
-        with contextlib.suppress(BridleError):
+        with contextlib.suppress(HackamoreError):
             self.host.send_request(subtype)
 
     @rule(which=st.booleans())
     def cli_asks(self, which: bool) -> None:
         fields = {"callback_id": "hook_0", "input": {}} if which else {"tool_name": "Bash", "input": {"x": 1e2}}
-        with contextlib.suppress(BridleError):
+        with contextlib.suppress(HackamoreError):
             self.cli.send_request("hook_callback" if which else "can_use_tool", fields)
 
     @rule(data=st.data(), which=st.booleans(), good=st.booleans())

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-import bridle
-from bridle.launch import build_plan
-from bridle.options.bounds import LONGEST_SECONDS
-from bridle.protocol.deadlines import Deadlines
-from bridle.session.core import SessionCore
-from bridle.session.readers import Progress, Readers
+import hackamore
+from hackamore.launch import build_plan
+from hackamore.options.bounds import LONGEST_SECONDS
+from hackamore.protocol.deadlines import Deadlines
+from hackamore.session.core import SessionCore
+from hackamore.session.readers import Progress, Readers
 from tests.contract import shows
 from tests.support.seeds import seeded
 
@@ -134,14 +134,14 @@ def test_a_timeout_that_is_removed_while_another_is_handled_does_not_pass() -> N
 
 
 class Operations:
-    """Counts the bytecode operations of Bridle's core that a block executes: a measure that does not depend on the machine."""
+    """Counts the bytecode operations of Hackamore's core that a block executes: a measure that does not depend on the machine."""
 
     def __init__(self) -> None:
         self.count = 0
         self._before: Any = None
 
     def _trace(self, frame: FrameType, event: str, _: object) -> Any:
-        if "/bridle/" not in frame.f_code.co_filename:
+        if "/hackamore/" not in frame.f_code.co_filename:
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
         if event == "opcode":
@@ -159,8 +159,8 @@ class Operations:
 class Conversation:
     """A session core that is ready, without a shell, and a CLI that says what a test wants."""
 
-    def __init__(self, timeouts: bridle.Timeouts) -> None:
-        options = bridle.Options(timeouts=timeouts)
+    def __init__(self, timeouts: hackamore.Timeouts) -> None:
+        options = hackamore.Options(timeouts=timeouts)
         self.core = SessionCore(options, lambda function: function(), Readers)
         self.now = 0.0
         plan = build_plan(options, prompt=None, session=True, base_environment={}, child_id="one", local=False)
@@ -202,7 +202,7 @@ class Conversation:
 
 def answer_all(count: int, *, reports: bool) -> int:
     """Send so many prompts, answer each, and return the number of operations."""
-    talk = Conversation(bridle.Timeouts(first_message=60.0, idle=60.0, turn=600.0))
+    talk = Conversation(hackamore.Timeouts(first_message=60.0, idle=60.0, turn=600.0))
     operations = Operations()
     with operations:
         turns = [talk.send() for _ in range(count)]
@@ -223,7 +223,7 @@ def test_the_work_for_a_prompt_does_not_grow_with_the_prompts_that_wait(reports:
 
 
 def test_a_prompt_that_waits_has_its_whole_time_once_it_can_be_taken_up() -> None:
-    talk = Conversation(bridle.Timeouts(first_message=10.0))
+    talk = Conversation(hackamore.Timeouts(first_message=10.0))
     first, second = talk.send(), talk.send()
     talk.lifecycle(first, "started")
     talk.say({"type": "assistant", "message": {"content": []}, "user_message_uuid": first.id})
@@ -239,4 +239,4 @@ def test_a_prompt_that_waits_has_its_whole_time_once_it_can_be_taken_up() -> Non
     talk.now = 18.1
     talk.core.expire(talk.now, b"")
     assert second.over.is_set
-    assert isinstance(second.inbox.error, bridle.TurnTimeoutError)
+    assert isinstance(second.inbox.error, hackamore.TurnTimeoutError)

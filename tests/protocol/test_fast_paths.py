@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle import Limits, Options
-from bridle.messages import AssistantMessage, Message, ResultMessage, StreamEvent, TextBlock, decode
-from bridle.messages.decode import decode_run
-from bridle.protocol.connection import PLAIN
-from bridle.protocol.framing import OversizedLine, _split
-from bridle.queries.plain import PlainQuery
+from hackamore import Limits, Options
+from hackamore.messages import AssistantMessage, Message, ResultMessage, StreamEvent, TextBlock, decode
+from hackamore.messages.decode import decode_run
+from hackamore.protocol.connection import PLAIN
+from hackamore.protocol.framing import OversizedLine, _split
+from hackamore.queries.plain import PlainQuery
 from tests.protocol.test_connection import Host, report
 from tests.protocol.test_deadlines import Operations
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle import Limits, Options
-from bridle.errors import StreamWarning
-from bridle.messages import MESSAGE_TYPES, Message, SessionStateChangedMessage
-from bridle.queries.plain import PlainQuery
+from hackamore import Limits, Options
+from hackamore.errors import StreamWarning
+from hackamore.messages import MESSAGE_TYPES, Message, SessionStateChangedMessage
+from hackamore.queries.plain import PlainQuery
 
 GOLDEN = (Path(__file__).parent.parent / "messages" / "frames.jsonl").read_bytes()
 NOISE = b'not json\n{"type":"from_the_future"}\r\n\n"text"\n{"type":"assistant","session_id":7}\n'

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridle.errors import ControlRejectedError, SessionNotFoundError, StreamWarning
-from bridle.messages import AssistantMessage, ResultMessage, TextBlock, UserMessage
-from bridle.protocol import events, results
-from bridle.protocol.connection import Connection
-from bridle.protocol.control_table import ROWS, Direction
-from bridle.protocol.states.session import Ending, SessionActivity, TurnState
-from bridle.testing import Repeat, Reply, ScriptedModel, ToolCall
+from hackamore.errors import ControlRejectedError, SessionNotFoundError, StreamWarning
+from hackamore.messages import AssistantMessage, ResultMessage, TextBlock, UserMessage
+from hackamore.protocol import events, results
+from hackamore.protocol.connection import Connection
+from hackamore.protocol.control_table import ROWS, Direction
+from hackamore.protocol.states.session import Ending, SessionActivity, TurnState
+from hackamore.testing import Repeat, Reply, ScriptedModel, ToolCall
 from tests.contract import shows
 from tests.protocol.driving import Driver
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from bridle import Limits, Options, Timeouts
-from bridle.errors import (
-    BridleError,
+from hackamore import Limits, Options, Timeouts
+from hackamore.errors import (
+    HackamoreError,
     DecodeError,
     DecodeErrorLimitError,
     LineTooLongError,
@@ -20,9 +20,9 @@ from bridle.errors import (
     TurnTimeoutError,
     UnsupportedCLIVersionError,
 )
-from bridle.messages import AssistantMessage, ResultMessage, UnknownMessage
-from bridle.protocol.states.query import ONE_SHOT, Happening, State, Yield
-from bridle.queries.plain import PlainQuery
+from hackamore.messages import AssistantMessage, ResultMessage, UnknownMessage
+from hackamore.protocol.states.query import ONE_SHOT, Happening, State, Yield
+from hackamore.queries.plain import PlainQuery
 from tests.contract import shows
 
 ASSISTANT = b'{"type":"assistant","message":{"content":[{"type":"text","text":"hi"}]},"session_id":"s1"}\n'
@@ -113,7 +113,7 @@ SETTINGS: dict[Happening, dict[str, Any]] = {
     Happening.DEADLINE: {"timeouts": Timeouts(turn=50.0)},
 }
 
-EXPECTED: Mapping[tuple[State, Happening], tuple[list[str], type[BridleError] | None]] = {
+EXPECTED: Mapping[tuple[State, Happening], tuple[list[str], type[HackamoreError] | None]] = {
     (State.STREAMING, Happening.MESSAGE): (["AssistantMessage"], None),
     (State.STREAMING, Happening.RESULT): (["ResultMessage"], None),
     (State.STREAMING, Happening.BAD_LINE): (["DecodeError"], None),
@@ -444,7 +444,7 @@ def test_results_are_kept_in_order() -> None:
     ],
 )
 def test_what_an_incomplete_last_line_means_depends_on_the_exit(
-    before: bytes, code: int, expected: list[str], error: type[BridleError] | None
+    before: bytes, code: int, expected: list[str], error: type[HackamoreError] | None
 ) -> None:
     core = connection()
     core.receive_data(before + b'{"type":"assist', 0.0)
@@ -455,7 +455,7 @@ def test_what_an_incomplete_last_line_means_depends_on_the_exit(
 
 
 @pytest.mark.parametrize(("before", "error"), [(b"", ProcessError), (ASSISTANT, ProcessError), (RESULT, None)])
-def test_an_exit_without_a_status_is_judged_by_the_result(before: bytes, error: type[BridleError] | None) -> None:
+def test_an_exit_without_a_status_is_judged_by_the_result(before: bytes, error: type[HackamoreError] | None) -> None:
     core = connection(strict_exit_status=True)
     core.receive_data(before, 0.0) if before else None
     core.receive_eof(0.0)

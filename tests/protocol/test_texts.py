@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from bridle import ProcessError
-from bridle.errors import UnsupportedCLIVersionError
-from bridle.messages import BackgroundTasksChangedMessage, from_data
-from bridle.protocol import events, frames
-from bridle.protocol.connection import Connection, Role
-from bridle.protocol.diagnostics import (
+from hackamore import ProcessError
+from hackamore.errors import UnsupportedCLIVersionError
+from hackamore.messages import BackgroundTasksChangedMessage, from_data
+from hackamore.protocol import events, frames
+from hackamore.protocol.connection import Connection, Role
+from hackamore.protocol.diagnostics import (
     did_not_exit,
     exit_code_hint,
     incomplete_last_line,
@@ -21,8 +21,8 @@ from bridle.protocol.diagnostics import (
     process_failure,
     refused_option,
 )
-from bridle.protocol.framing import LineFramer
-from bridle.protocol.log import issue, one_line
+from hackamore.protocol.framing import LineFramer
+from hackamore.protocol.log import issue, one_line
 from tests.protocol.test_connection import HOOK, Host, assistant, result, tasks
 
 
@@ -180,7 +180,7 @@ def test_many_short_lines_and_a_long_one_are_cut_alike() -> None:
 
 
 def test_a_warning_is_issued_at_the_line_of_the_program() -> None:
-    inside: dict[str, Any] = {"__name__": "bridle.inside", "issue": issue}
+    inside: dict[str, Any] = {"__name__": "hackamore.inside", "issue": issue}
     exec("def call(warning):\n    issue(warning)\n\ndef outer(warning):\n    call(warning)\n", inside)
     for call in (issue, inside["call"], inside["outer"]):
         with pytest.warns(UserWarning, match="look") as issued:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from bridle import (
-    BridleError,
+from hackamore import (
+    HackamoreError,
     DecodeError,
     Limits,
     Options,
@@ -21,13 +21,13 @@ from bridle import (
     Timeouts,
     TurnTimeoutError,
 )
-from bridle.checked.schemas import schema_for
-from bridle.messages import Message, ResultMessage, from_data
-from bridle.permissions import Allow
-from bridle.queries.ending import Recent, TextDeltas, last_text, partial_of
-from bridle.queries.outcomes import CollectResult, RunResult, conclude, with_output_type
-from bridle.queries.plain import PlainQuery, is_steered
-from bridle.queries.prompts import Feeder, OnePrompt, is_many, one_prompt, steering_reasons
+from hackamore.checked.schemas import schema_for
+from hackamore.messages import Message, ResultMessage, from_data
+from hackamore.permissions import Allow
+from hackamore.queries.ending import Recent, TextDeltas, last_text, partial_of
+from hackamore.queries.outcomes import CollectResult, RunResult, conclude, with_output_type
+from hackamore.queries.plain import PlainQuery, is_steered
+from hackamore.queries.prompts import Feeder, OnePrompt, is_many, one_prompt, steering_reasons
 
 MIB = 1024 * 1024
 
@@ -139,10 +139,10 @@ def test_a_run_result_copies_what_it_is_given() -> None:
 
 def test_a_collect_result_has_the_last_of_several_results() -> None:
     first, last = result(), result(result="later")
-    found = CollectResult([first, assistant(), last], [], [], BridleError("over"))
+    found = CollectResult([first, assistant(), last], [], [], HackamoreError("over"))
     assert found.results == [first, last]
     assert found.result is last
-    assert repr(found) == "CollectResult(3 messages, 0 warnings, 0 errors, terminal_error=BridleError('over'))"
+    assert repr(found) == "CollectResult(3 messages, 0 warnings, 0 errors, terminal_error=HackamoreError('over'))"
     assert CollectResult().result is None
 
 
@@ -167,8 +167,8 @@ def test_no_result_is_a_process_error_that_says_if_stdout_was_empty(
 
 def test_an_error_of_the_stream_is_raised_even_without_check_and_gets_all_messages() -> None:
     messages = [assistant("one"), result(session_id="r")]
-    with pytest.raises(BridleError) as raised:
-        conclude(CollectResult(messages, terminal_error=BridleError("over")), None, check=False)
+    with pytest.raises(HackamoreError) as raised:
+        conclude(CollectResult(messages, terminal_error=HackamoreError("over")), None, check=False)
     assert raised.value.partial is not None
     assert [*raised.value.partial.messages] == messages
     assert raised.value.session_id == "r"
@@ -220,7 +220,7 @@ def test_reasons_for_the_bidirectional_protocol() -> None:
 
 
 def test_the_log_says_why_a_query_uses_the_bidirectional_protocol(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG, "bridle")
+    caplog.set_level(logging.DEBUG, "hackamore")
     assert is_steered(iter(["hi"]), Options(can_use_tool=lambda request: Allow()))
     reasons = "can_use_tool, an iterable of prompts"
     assert caplog.messages == [f"this query uses the bidirectional protocol: {reasons}"]
@@ -276,7 +276,7 @@ def test_a_blocking_iterable_that_is_given_up_does_not_wait_for_an_answer() -> N
     ("error", "cancelled", "text"),
     [
         (ValueError("bad"), False, "ValueError: bad"),
-        (BridleError("bad"), False, "bad"),
+        (HackamoreError("bad"), False, "bad"),
         (None, False, "it gave none"),
         (None, True, None),
     ],
@@ -355,7 +355,7 @@ def test_an_error_after_a_successful_result_is_a_warning_with_what_stderr_said()
 
 
 def test_the_log_of_a_query_names_its_bytes_and_messages(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG, "bridle")
+    caplog.set_level(logging.DEBUG, "hackamore")
     query = PlainQuery(Options())
     query.begin(1.0)
     query.receive_data(RESULT.encode() + b"\n", 3.5)

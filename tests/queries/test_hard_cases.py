@@ -18,9 +18,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-import bridle
-import bridle.sync
-from bridle import ResultMessage
+import hackamore
+import hackamore.sync
+from hackamore import ResultMessage
 from tests.contract import shows
 from tests.support.leaks import alive, nothing_left, open_descriptors, wait_gone
 from tests.support.patience import patience
@@ -34,7 +34,7 @@ INIT, ASSISTANT, RESULT = ["frame", "init"], ["frame", "assistant"], ["frame", "
 def test_a_cancelled_read_loses_nothing(backend: str, playing: StandIn) -> None:
     async def scenario() -> list[object]:
         got: list[object] = []
-        async with bridle.query("hi", playing(INIT, ASSISTANT, RESULT)) as stream:
+        async with hackamore.query("hi", playing(INIT, ASSISTANT, RESULT)) as stream:
             with anyio.fail_after(patience(10)):
                 while None not in got:
                     await anyio.sleep(0.1)
@@ -76,7 +76,7 @@ def test_a_forked_copy_can_leave_the_block(shell: Shell, playing: StandIn) -> No
 
 
 def test_a_forked_copy_does_not_hold_the_input_open(playing: StandIn) -> None:
-    stream = bridle.sync.query("x" * 300_000, playing(["sleep", 0.3], ["read_prompt"], INIT, ASSISTANT, RESULT))
+    stream = hackamore.sync.query("x" * 300_000, playing(["sleep", 0.3], ["read_prompt"], INIT, ASSISTANT, RESULT))
     stream.start()
     copy = os.fork()
     if copy == 0:
@@ -136,9 +136,9 @@ def busy_threads() -> Iterator[None]:
 def test_closing_under_a_reader_in_full_flow_is_the_end_and_no_other_error(how: str) -> None:
     errors: list[BaseException] = []
     for _ in range(150):
-        stream = bridle.sync.query("hi", transport=Endless())
+        stream = hackamore.sync.query("hi", transport=Endless())
 
-        def read(stream: bridle.sync.QueryStream = stream) -> None:
+        def read(stream: hackamore.sync.QueryStream = stream) -> None:
             try:
                 if how == "for":
                     for _ in stream:
@@ -164,9 +164,9 @@ def test_the_turn_has_a_deadline_while_output_is_steady(shell: Shell, playing: S
 
     async def scenario() -> None:
         begin = time.monotonic()
-        stream = shell.query("hi", playing(*steps, RESULT, timeouts=bridle.Timeouts(turn=0.5)))
+        stream = shell.query("hi", playing(*steps, RESULT, timeouts=hackamore.Timeouts(turn=0.5)))
         error = (await stream.collect()).terminal_error
-        assert isinstance(error, bridle.TurnTimeoutError)
+        assert isinstance(error, hackamore.TurnTimeoutError)
         assert time.monotonic() - begin < patience(3)
 
     shell.play(scenario)
@@ -207,7 +207,7 @@ def test_a_peer_without_an_exit_status_ends_well_and_at_once() -> None:
     async def scenario() -> None:
         transport = WithoutStatus(b'{"type":"result","subtype":"success","is_error":false,"result":"x"}\n')
         begin = time.monotonic()
-        collected = await bridle.query("hi", transport=transport).collect()
+        collected = await hackamore.query("hi", transport=transport).collect()
         assert time.monotonic() - begin < patience(1)
         assert len(collected.messages) == 1
         assert collected.warnings == []
@@ -248,19 +248,19 @@ def free_descriptors(free: int) -> Iterator[None]:
 @shows("process.start")
 @pytest.mark.parametrize("free", range(20))
 def test_descriptors_run_out_at_every_moment_of_a_start(free: int, playing: StandIn) -> None:
-    query = partial(bridle.sync.query, "hi", playing(INIT, ASSISTANT, RESULT))
+    query = partial(hackamore.sync.query, "hi", playing(INIT, ASSISTANT, RESULT))
     assert len(query().collect().messages) == 3  # with everything imported
     with nothing_left(), free_descriptors(free):
         if free < 6:  # fewer than the pipes need
-            with pytest.raises(bridle.SpawnError):
+            with pytest.raises(hackamore.SpawnError):
                 query().collect()
         else:
-            with contextlib.suppress(bridle.SpawnError):
+            with contextlib.suppress(hackamore.SpawnError):
                 assert len(query().collect().messages) == 3
     assert len(query().collect().messages) == 3
 
 
-@pytest.mark.parametrize("name", ["bridle-reaper", "bridle-stderr"])
+@pytest.mark.parametrize("name", ["hackamore-reaper", "hackamore-stderr"])
 def test_no_thread_can_be_started(name: str, playing: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     real = threading.Thread.start
 
@@ -271,14 +271,14 @@ def test_no_thread_can_be_started(name: str, playing: StandIn, monkeypatch: pyte
 
     with nothing_left():
         monkeypatch.setattr(threading.Thread, "start", start)
-        with pytest.raises(bridle.SpawnError, match="can't start new thread"):
-            bridle.sync.query("hi", playing(INIT, ASSISTANT, RESULT, stderr=print)).collect()
+        with pytest.raises(hackamore.SpawnError, match="can't start new thread"):
+            hackamore.sync.query("hi", playing(INIT, ASSISTANT, RESULT, stderr=print)).collect()
         monkeypatch.undo()
-    assert len(bridle.sync.query("hi", playing(INIT, ASSISTANT, RESULT)).collect().messages) == 3
+    assert len(hackamore.sync.query("hi", playing(INIT, ASSISTANT, RESULT)).collect().messages) == 3
 
 
 def test_a_signal_handler_may_close_in_the_middle_of_a_read(playing: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = bridle.sync.query("hi", playing(INIT, ["sleep", 20]))
+    stream = hackamore.sync.query("hi", playing(INIT, ["sleep", 20]))
     assert stream.next_item() is not None
     real = os.read
     before = signal.signal(signal.SIGUSR1, lambda *_: stream.close())
@@ -319,8 +319,8 @@ def test_closing_ends_a_start_that_is_under_way(shell: Shell, playing: StandIn, 
 
 def test_cancelling_twice_still_waits_for_the_end(playing: StandIn) -> None:
     async def scenario() -> None:
-        options = playing(["ignore_term"], INIT, ["sleep", 30], timeouts=bridle.Timeouts(kill_grace=0.5))
-        stream = bridle.query("hi", options)
+        options = playing(["ignore_term"], INIT, ["sleep", 30], timeouts=hackamore.Timeouts(kill_grace=0.5))
+        stream = hackamore.query("hi", options)
         await stream.next_item()
         pid = stream.pid
         task = asyncio.create_task(stream.aclose())
@@ -343,7 +343,7 @@ def test_a_start_that_is_cancelled_goes_on_with_the_next_call(
 ) -> None:
     async def scenario() -> None:
         options = playing(INIT, ASSISTANT, RESULT, version_check="strict", env={"XDG_CACHE_HOME": str(tmp_path)})
-        stream = bridle.query("hi", options)
+        stream = hackamore.query("hi", options)
         got: list[object] = []
         with anyio.fail_after(patience(20)):
             while None not in got:

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
-import bridle
-from bridle import Options, OptionsError, ProcessError, ResultError, Retry, StreamWarning, sync
-from bridle.queries.retrying import CONTINUE
-from bridle.testing import Script, SimulatedCLI
-from bridle.transports.process.processes import descendants, identity
+import hackamore
+from hackamore import Options, OptionsError, ProcessError, ResultError, Retry, StreamWarning, sync
+from hackamore.queries.retrying import CONTINUE
+from hackamore.testing import Script, SimulatedCLI
+from hackamore.transports.process.processes import descendants, identity
 from tests.support.leaks import wait_gone
 from tests.support.patience import patience
 
@@ -76,7 +76,7 @@ class Gates:
         return thread
 
 
-def prompts_of(cli: SimulatedCLI, answers: list[bridle.RunResult[Any]]) -> list[str]:
+def prompts_of(cli: SimulatedCLI, answers: list[hackamore.RunResult[Any]]) -> list[str]:
     """Return the prompt of each answer: by its session."""
     prompts = {session.session_id: session.prompts[0] for session in cli.sessions()}
     return [prompts[answer.session_id or ""] for answer in answers]
@@ -156,7 +156,7 @@ def test_without_check_errors_stand_in_their_places(shell: Shell) -> None:
     async def scenario() -> None:
         cli = SimulatedCLI(ANSWER, per_session=True)
         answers = [each async for each in shell.map(["a", "", "c"], check=False, transport=cli)]
-        assert [type(answer) for answer in answers] == [bridle.RunResult, OptionsError, bridle.RunResult]
+        assert [type(answer) for answer in answers] == [hackamore.RunResult, OptionsError, hackamore.RunResult]
         failing = SimulatedCLI(Script().user().api_error(400, "no"), per_session=True)
         errors = [each async for each in shell.map(["a", "b"], check=False, transport=failing)]
         assert [type(error) for error in errors] == [ResultError, ResultError]
@@ -253,7 +253,7 @@ def test_prompts_may_be_read_asynchronously() -> None:
 
     async def scenario() -> None:
         cli = SimulatedCLI(ANSWER, per_session=True)
-        answers = [each async for each in bridle.map(prompts(), workers=2, transport=cli)]
+        answers = [each async for each in hackamore.map(prompts(), workers=2, transport=cli)]
         assert prompts_of(cli, answers) == ["a", "b", "c"]
 
     for backend in ("asyncio", "trio"):
@@ -269,10 +269,10 @@ def test_prompts_may_be_read_asynchronously() -> None:
         ({"prompts": "one"}, "must be a list or an iterator of prompts, got 'one'"),
         ({"prompts": 5}, "must be a list or an iterator of prompts"),
         ({"prompts": {"a": "b"}}, "must be a list or an iterator of prompts"),
-        ({"options": {}}, "`options` must be a bridle.Options"),
+        ({"options": {}}, "`options` must be a hackamore.Options"),
         ({"workers": 0}, "`workers`"),
         ({"workers": "8"}, "`workers`"),
-        ({"retry": 3}, "`retry` must be a bridle.Retry"),
+        ({"retry": 3}, "`retry` must be a hackamore.Retry"),
         ({"transport": object()}, "`transport` must be a `TransportSource`"),
         ({"options": Options(session_id="00000000-0000-4000-8000-000000000000")}, "`session_id`.*same session"),
         ({"options": Options(resume="00000000-0000-4000-8000-000000000000")}, "`resume`.*fork_session=True"),
@@ -281,7 +281,7 @@ def test_prompts_may_be_read_asynchronously() -> None:
 )
 def test_wrong_arguments_are_refused_at_the_call(arguments: dict[str, Any], expected: str) -> None:
     given = {"prompts": ["a"], **arguments}
-    for function in (bridle.map, sync.map):
+    for function in (hackamore.map, sync.map):
         with pytest.raises((TypeError, OptionsError), match=expected):
             function(**given)
 
@@ -294,11 +294,11 @@ def test_each_prompt_may_fork_one_conversation() -> None:
 
 
 def test_the_other_shell_is_named() -> None:
-    stream: Any = bridle.map(["a"])
+    stream: Any = hackamore.map(["a"])
     with pytest.raises(TypeError, match="async for"):
         iter(stream).__next__()
     blocking: Any = sync.map(["a"])
-    with pytest.raises(TypeError, match=r"bridle\.map"):
+    with pytest.raises(TypeError, match=r"hackamore\.map"):
         blocking.__aiter__()
 
 
@@ -350,7 +350,7 @@ def test_a_forgotten_stream_ends_its_processes(shell: Shell, tmp_path: Path) -> 
 
 def test_cancelling_the_reader_ends_the_processes(tmp_path: Path) -> None:
     async def scenario(folder: Path) -> None:
-        stream = bridle.map(["a", "b"], hanging(folder), workers=2)
+        stream = hackamore.map(["a", "b"], hanging(folder), workers=2)
         async with anyio.create_task_group() as group:
 
             async def read() -> None:
@@ -373,8 +373,8 @@ PROGRAM = """
 import os
 import sys
 import anyio
-import bridle
-from bridle import Options, sync
+import hackamore
+from hackamore import Options, sync
 
 def works(*_):  # in one piece: two threads write
     os.write(1, b"works\\n")
@@ -382,7 +382,7 @@ def works(*_):  # in one piece: two threads write
 options = Options(cli_path=sys.argv[2], hooks={"UserPromptSubmit": works})
 
 async def main():
-    async for _ in bridle.map(["a", "b"], options):
+    async for _ in hackamore.map(["a", "b"], options):
         pass
 
 try:

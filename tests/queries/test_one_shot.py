@@ -13,8 +13,8 @@ from typing import Any
 import anyio
 import pytest
 
-import bridle
-from bridle import (
+import hackamore
+from hackamore import (
     AssistantMessage,
     ConcurrentUseError,
     DecodeError,
@@ -33,9 +33,9 @@ from bridle import (
     UnsupportedCLIVersionError,
     UserMessage,
 )
-from bridle.aio.waits import Preparing, child_process
-from bridle.messages import InitMessage
-from bridle.transports.process.prepare import Preparation
+from hackamore.aio.waits import Preparing, child_process
+from hackamore.messages import InitMessage
+from hackamore.transports.process.prepare import Preparation
 from tests.contract import shows
 from tests.support.inside import asks_version, is_read
 from tests.support.leaks import alive, wait_gone
@@ -56,7 +56,7 @@ async def everything(stream: Stream) -> tuple[list[Any], BaseException | None]:
     try:
         async for item in stream.items():
             items.append(item)
-    except bridle.BridleError as error:
+    except hackamore.HackamoreError as error:
         return items, error
     return items, None
 
@@ -167,7 +167,7 @@ def test_the_stderr_callback_gets_lines_and_may_raise(
             raise RuntimeError("the callback's own fault")
 
     async def scenario() -> None:
-        with caplog.at_level(logging.ERROR, "bridle"):
+        with caplog.at_level(logging.ERROR, "hackamore"):
             await shell.run("hi", playing(["err", "one\ntwo\nthr"], ["err", "ee\r\nlast"], RESULT, stderr=callback))
         assert lines == ["one", "two", "three", "last"]
         assert "`stderr` raised RuntimeError: the callback's own fault in " in caplog.text
@@ -215,7 +215,7 @@ def test_errors_have_no_secrets_that_the_cli_printed(
     async def scenario() -> None:
         options = playing(["err", PRINTED], ["exit", 7])
         options = options.replace(env={**(options.env or {}), "SHOP": SECRETS[1]})
-        with caplog.at_level(logging.DEBUG, "bridle"), pytest.raises(ProcessError) as caught:
+        with caplog.at_level(logging.DEBUG, "hackamore"), pytest.raises(ProcessError) as caught:
             await shell.run("hi", options)
         error = caught.value
         assert f"key <masked> in {Path.cwd()} of ann@example.org" in str(error)
@@ -250,7 +250,7 @@ def test_errors_have_no_secrets_that_stand_on_stdout(
         options = playing(*steps)
         limits = Limits(consecutive_decode_errors=count, line_bytes=400 if "x" * 150 in str(steps) else 4_000)
         options = options.replace(env={**(options.env or {}), "SHOP": SECRETS[1]}, limits=limits)
-        with caplog.at_level(logging.DEBUG, "bridle"):
+        with caplog.at_level(logging.DEBUG, "hackamore"):
             items, error = await everything(shell.query("hi", options))
         shown = [*items, *([] if error is None else [error])]
         shown = [item for item in shown if isinstance(item, BaseException)]
@@ -374,7 +374,7 @@ def test_a_50_megabyte_message(shell: Shell, playing: StandIn) -> None:
         message = answer.messages[0]
         assert isinstance(message, AssistantMessage)
         (block,) = message.content
-        assert isinstance(block, bridle.TextBlock)
+        assert isinstance(block, hackamore.TextBlock)
         assert len(block.text) == 50_000_000
 
     shell.play(scenario)
@@ -559,10 +559,10 @@ def test_start_errors_come_at_the_first_use_and_once(shell: Shell, tmp_path: Pat
         missing = str(tmp_path / "no-such-claude")
         for first_use in ("start", "next_item", "collect", "result"):
             stream = shell.query("hi", Options(cli_path=missing))
-            with pytest.raises(bridle.StartError, match="no-such-claude"):
+            with pytest.raises(hackamore.StartError, match="no-such-claude"):
                 await getattr(stream, first_use)()
             assert await stream.next_item() is None
-        with pytest.raises(bridle.CLINotFoundError):
+        with pytest.raises(hackamore.CLINotFoundError):
             async with shell.query("hi", Options(cli_path=missing)):
                 pass
 
@@ -572,16 +572,16 @@ def test_start_errors_come_at_the_first_use_and_once(shell: Shell, tmp_path: Pat
 def test_no_cli_anywhere_lists_the_places(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr("bridle.launch.discovery.SYSTEM_PLACES", ())
-    monkeypatch.delenv("BRIDLE_CLI_PATH", raising=False)
+    monkeypatch.setattr("hackamore.launch.discovery.SYSTEM_PLACES", ())
+    monkeypatch.delenv("HACKAMORE_CLI_PATH", raising=False)
 
     async def scenario() -> None:
         try:
             await shell.run("hi")
-        except bridle.CLINotFoundError as error:
+        except hackamore.CLINotFoundError as error:
             assert str(tmp_path / "claude") in error.searched
             assert "npm install" in str(error)
-        except bridle.BridleError:
+        except hackamore.HackamoreError:
             pytest.skip("a CLI is installed on this machine")
 
     shell.play(scenario)
@@ -641,9 +641,9 @@ def test_prompts_of_the_wrong_type_fail_at_the_call(shell: Shell) -> None:
 
 
 def test_a_prompt_on_the_command_line_excludes_the_bidirectional_protocol(shell: Shell) -> None:
-    with pytest.raises(bridle.OptionsError, match=r"prompt_channel.*enable_file_checkpointing"):
+    with pytest.raises(hackamore.OptionsError, match=r"prompt_channel.*enable_file_checkpointing"):
         shell.query("hi", Options(enable_file_checkpointing=True, prompt_channel="argv"))
-    with pytest.raises(bridle.OptionsError, match="an iterable of prompts"):
+    with pytest.raises(hackamore.OptionsError, match="an iterable of prompts"):
         shell.query(iter(["hi"]), Options(prompt_channel="argv"))
 
 
@@ -661,13 +661,13 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("2.1.328 (Claude Code)", "strict", "fine"),
         ("claude v1.0.0-beta.3", "strict", "fine"),
-        ("0.9.9", "strict", bridle.UnsupportedCLIVersionError),
-        ("0.9.9", "permissive", bridle.UnsupportedCLIVersionError),
+        ("0.9.9", "strict", hackamore.UnsupportedCLIVersionError),
+        ("0.9.9", "permissive", hackamore.UnsupportedCLIVersionError),
         ("0.9.9", "skip", "fine"),
-        ("what?", "strict", bridle.UnknownVersionError),
+        ("what?", "strict", hackamore.UnknownVersionError),
         ("what?", "permissive", "UNPARSABLE_CLI_VERSION"),
         ("what?", "skip", "fine"),
-        ("exit 3", "strict", bridle.VersionDetectionError),
+        ("exit 3", "strict", hackamore.VersionDetectionError),
         ("exit 3", "permissive", "VERSION_DETECTION_FAILED"),
         ("hang", "strict", "VERSION_DETECTION_FAILED"),
     ],
@@ -699,7 +699,7 @@ def test_version_policy(shell: Shell, playing: StandIn, answer: str, policy: str
 def test_the_error_about_a_version_has_no_secrets(shell: Shell, playing: StandIn) -> None:
     async def scenario() -> None:
         options = playing(*PLAIN, version_check="strict", env={"STAND_IN_VERSION": f"log in with {SECRETS[0]}"})
-        with pytest.raises(bridle.UnknownVersionError) as caught:
+        with pytest.raises(hackamore.UnknownVersionError) as caught:
             await shell.run("hi", options)
         assert caught.value.output.strip() == "log in with <masked>" or caught.value.output.strip() == "<masked>"
         assert SECRETS[0] not in str(caught.value)
@@ -919,7 +919,7 @@ def test_the_log_tells_kinds_and_sizes_and_no_secret(
     secret = "sk-ant-very-secret"
 
     async def scenario() -> None:
-        with caplog.at_level(logging.DEBUG, "bridle"):
+        with caplog.at_level(logging.DEBUG, "hackamore"):
             options = playing(
                 ["out", f"{secret}\n"], *PLAIN, env={"ANTHROPIC_API_KEY": secret}, settings={"apiKeyHelper": secret}
             )
@@ -930,4 +930,4 @@ def test_the_log_tells_kinds_and_sizes_and_no_secret(
     assert "frame assistant -, " in caplog.text
     assert "frame system init, " in caplog.text
     assert "A line of output was skipped (not-json" in caplog.text
-    assert {record.name for record in caplog.records if record.name.startswith("bridle")} == {"bridle"}
+    assert {record.name for record in caplog.records if record.name.startswith("hackamore")} == {"hackamore"}

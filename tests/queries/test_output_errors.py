@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from bridle import OutputError
-from bridle.checked.schemas import decode_output
-from bridle.messages import ResultMessage, from_data
-from bridle.queries.outcomes import last_refusal
+from hackamore import OutputError
+from hackamore.checked.schemas import decode_output
+from hackamore.messages import ResultMessage, from_data
+from hackamore.queries.outcomes import last_refusal
 
 REFUSAL = "Output does not match required schema: /n: must be integer"
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridle import Options, OptionsError, PromptIterableError, StreamWarning
-from bridle.messages.decode import from_data
-from bridle.queries.ending import partial_of
-from bridle.queries.plain import tell, warn_before_start, with_guards
-from bridle.queries.prompts import Feeder, OnePrompt, checked_blocks, one_prompt, steering_reasons
+from hackamore import Options, OptionsError, PromptIterableError, StreamWarning
+from hackamore.messages.decode import from_data
+from hackamore.queries.ending import partial_of
+from hackamore.queries.plain import tell, warn_before_start, with_guards
+from hackamore.queries.prompts import Feeder, OnePrompt, checked_blocks, one_prompt, steering_reasons
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
-import bridle
-from bridle import (
+import hackamore
+from hackamore import (
     AuthenticationError,
-    BridleError,
+    HackamoreError,
     Options,
     OptionsError,
     RateLimitedError,
@@ -25,13 +25,13 @@ from bridle import (
     StreamWarning,
     sync,
 )
-from bridle.errors import DecodeError, SessionNotFoundError
-from bridle.messages import AssistantMessage, ResultMessage
-from bridle.queries.ending import partial_of
-from bridle.queries.outcomes import CollectResult
-from bridle.queries.retrying import CONTINUE, Attempts
-from bridle.testing import Script, SimulatedCLI
-from bridle.transports.base import AsyncTransport
+from hackamore.errors import DecodeError, SessionNotFoundError
+from hackamore.messages import AssistantMessage, ResultMessage
+from hackamore.queries.ending import partial_of
+from hackamore.queries.outcomes import CollectResult
+from hackamore.queries.retrying import CONTINUE, Attempts
+from hackamore.testing import Script, SimulatedCLI
+from hackamore.transports.base import AsyncTransport
 from tests.contract import shows
 from tests.support.patience import patience
 from tests.support.talking import raised
@@ -60,7 +60,7 @@ def test_a_failed_attempt_is_resumed(shell: Shell) -> None:
         with SimulatedCLI(script) as cli:
             answer = await shell.run("go", options, transport=cli, retry=NOW)
         assert (answer.text, answer.attempts) == ("Done.", 2)
-        assert [message.is_error for message in answer.messages if isinstance(message, bridle.ResultMessage)] == [
+        assert [message.is_error for message in answer.messages if isinstance(message, hackamore.ResultMessage)] == [
             True,
             False,
         ]
@@ -90,8 +90,8 @@ def test_without_a_resume_the_prompt_is_sent_again(shell: Shell, how: str) -> No
         with SimulatedCLI(script) as cli:
             answer = await shell.run("go", options, transport=cli, retry=retry)
         assert (answer.text, answer.attempts) == ("Done.", 2)
-        assert not any(isinstance(message, bridle.UserMessage) for message in answer.messages)  # no tool result
-        assert len([message for message in answer.messages if isinstance(message, bridle.ResultMessage)]) == 1
+        assert not any(isinstance(message, hackamore.UserMessage) for message in answer.messages)  # no tool result
+        assert len([message for message in answer.messages if isinstance(message, hackamore.ResultMessage)]) == 1
 
     shell.play(scenario)
 
@@ -102,7 +102,7 @@ def test_a_crash_is_resumed_with_the_session_and_nothing_that_contradicts_it(she
         session_id = "5e551011-0000-4000-8000-000000000000"
         init = {"type": "system", "subtype": "init", "session_id": session_id}
         options = playing(["frame", init], ["echo_argv"], ["die", 9], session_id=session_id, model="m")
-        error = await raised(lambda: shell.run("go", options, retry=NOW), bridle.ProcessError)
+        error = await raised(lambda: shell.run("go", options, retry=NOW), hackamore.ProcessError)
         assert (error.attempts, error.retryable, error.session_id) == (3, True, session_id)
         argvs = [json.loads(message.content) for message in error.partial.messages if message.type == "user"]
         first, *others = argvs
@@ -124,7 +124,7 @@ def test_what_does_not_get_better_is_raised(shell: Shell) -> None:
         with SimulatedCLI(Script().user("go").api_error(401, "no key")) as cli:
             error = await raised(lambda: shell.run("go", transport=cli, retry=NOW), AuthenticationError)
         assert (error.attempts, error.retryable, getattr(error, "__notes__", [])) == (1, False, [])
-        error = await raised(lambda: shell.run("go", Options(cli_path="/nope"), retry=NOW), bridle.CLINotFoundError)
+        error = await raised(lambda: shell.run("go", Options(cli_path="/nope"), retry=NOW), hackamore.CLINotFoundError)
         assert error.attempts == 1
 
     shell.play(scenario)
@@ -183,7 +183,7 @@ def test_a_reset_beyond_the_limit_is_raised(shell: Shell) -> None:
         )
         assert f"'seven_day_opus' resets at {resets_at:%Y-%m-%d %H:%M:%S} UTC" in str(error)
         assert "`Retry.rate_limit_wait` is 300 s" in error.__notes__[-1]
-        assert isinstance(error.result.rate_limit, bridle.messages.RateLimitInfo)
+        assert isinstance(error.result.rate_limit, hackamore.messages.RateLimitInfo)
         again = pickle.loads(pickle.dumps(error))
         assert (again.resets_at, again.kind) == (resets_at, "seven_day_opus")
 
@@ -217,7 +217,7 @@ def test_a_cancellation_ends_the_wait(backend: str) -> None:
             options = Options(on_warning=lambda _: scope.cancel())
             began = time.monotonic()
             with scope:
-                await bridle.run("go", options, transport=cli, retry=Retry(backoff=1000, max_delay=1000))
+                await hackamore.run("go", options, transport=cli, retry=Retry(backoff=1000, max_delay=1000))
             assert scope.cancelled_caught
             assert time.monotonic() - began < patience(10)
 
@@ -246,7 +246,7 @@ def test_waits_double_up_to_their_limit_and_differ() -> None:
 @shows("retry.told")
 def test_each_retry_is_one_record_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
     with (
-        caplog.at_level(logging.WARNING, "bridle"),
+        caplog.at_level(logging.WARNING, "hackamore"),
         SimulatedCLI(Script().user("go").api_error(529, "a\nb").user(CONTINUE).says("Done.")) as cli,
     ):
         answer = sync.run("go", transport=cli, retry=NOW)
@@ -275,7 +275,7 @@ def test_the_callback_for_warnings_may_fail(caplog: pytest.LogCaptureFixture) ->
 LATER = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def lost_connection(session_id: str | None = None) -> BridleError:
+def lost_connection(session_id: str | None = None) -> HackamoreError:
     """Return an error that may be tried again, after messages of a session if one is given."""
     error = SessionClosedError(expected=False, reason="lost")
     error.retryable = True
@@ -369,7 +369,7 @@ def test_what_cannot_be_repeated_is_refused(shell: Shell) -> None:
     async def scenario() -> None:
         for wrong in (3, True, {"attempts": 3}):
             error = await raised(lambda wrong=wrong: shell.run("go", retry=wrong), TypeError)
-            assert "`retry` must be a bridle.Retry or None" in str(error)
+            assert "`retry` must be a hackamore.Retry or None" in str(error)
         error = await raised(lambda: shell.run(iter(["go"]), retry=NOW), OptionsError)
         assert "a text or a list of content blocks" in str(error)
         with SimulatedCLI(Script()) as cli:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, cast
 import anyio
 import pytest
 
-import bridle
-from bridle import Deny, HookMatcher, Limits, Options, Timeouts
-from bridle.errors import (
+import hackamore
+from hackamore import Deny, HookMatcher, Limits, Options, Timeouts
+from hackamore.errors import (
     DecodeErrorLimitError,
     InitializationError,
     LineTooLongError,
@@ -24,7 +24,7 @@ from bridle.errors import (
     PromptIterableError,
     TurnTimeoutError,
 )
-from bridle.messages import AssistantMessage, ResultError, ResultMessage
+from hackamore.messages import AssistantMessage, ResultError, ResultMessage
 from tests.contract import shows
 from tests.support.inside import is_read
 from tests.support.patience import patience
@@ -48,9 +48,9 @@ class Asked:
     """A `can_use_tool` that remembers."""
 
     def __init__(self) -> None:
-        self.requests: list[bridle.PermissionRequest] = []
+        self.requests: list[hackamore.PermissionRequest] = []
 
-    def __call__(self, request: bridle.PermissionRequest) -> Deny:
+    def __call__(self, request: hackamore.PermissionRequest) -> Deny:
         self.requests.append(request)
         return Deny("not today")
 
@@ -322,7 +322,7 @@ def test_a_start_that_fails_raises_at_the_first_step(shell: Shell, playing: Stan
         with pytest.raises(InitializationError, match="no"):
             await stream.next_item()
         assert await stream.next_item() is None
-        with pytest.raises(bridle.StartError):
+        with pytest.raises(hackamore.StartError):
             await shell.run("hi", options)
 
     shell.play(scenario)
@@ -395,7 +395,7 @@ def test_warnings_are_told_once_and_in_order(shell: Shell, playing: StandIn) -> 
         await stream.close()
         assert told == ["CALLBACK_FAILED"]
         assert [warning.code for warning in stream.warnings] == told
-        places = [type(item).__name__ for item in items if isinstance(item, (AssistantMessage, bridle.StreamWarning))]
+        places = [type(item).__name__ for item in items if isinstance(item, (AssistantMessage, hackamore.StreamWarning))]
         assert places == ["AssistantMessage", "StreamWarning", "AssistantMessage", "AssistantMessage"]
 
     shell.play(scenario)
@@ -414,7 +414,7 @@ def test_two_readers_are_refused_and_a_close_wakes(shell: Shell, playing: StandI
         async def close() -> None:
             while not is_read(stream) or not stream.session_id:
                 await shell.let_others_run()
-            with pytest.raises(bridle.ConcurrentUseError):
+            with pytest.raises(hackamore.ConcurrentUseError):
                 while True:
                     await stream.next_item()
             await stream.close()
@@ -449,7 +449,7 @@ def test_a_cli_that_stays_after_prompts_which_ended_late_is_bounded(shell: Shell
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_a_start_that_was_cancelled_is_taken_up_again_by_any_call(playing: StandIn, backend: str) -> None:
     async def scenario() -> None:
-        stream = bridle.query(steps(["text", "x"]), playing(can_use_tool=Asked()))
+        stream = hackamore.query(steps(["text", "x"]), playing(can_use_tool=Asked()))
         with anyio.move_on_after(0) as scope:
             await stream.next_item()
         assert scope.cancelled_caught
@@ -464,7 +464,7 @@ def test_a_close_from_another_event_loop_wakes_the_reader(playing: StandIn) -> N
     """In asyncio's debug mode nothing of a loop may be touched from outside of it."""
 
     async def scenario() -> None:
-        stream = bridle.query(steps(["text", "x"], ["hang"]), playing(can_use_tool=Asked()))
+        stream = hackamore.query(steps(["text", "x"], ["hang"]), playing(can_use_tool=Asked()))
         assert await stream.next_item() is not None
         closing = asyncio.create_task(asyncio.to_thread(lambda: asyncio.run(stream.aclose(), debug=True)))
         while await asyncio.wait_for(stream.next_item(), patience(20)) is not None:

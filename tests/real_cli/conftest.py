@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridle import Options
+from hackamore import Options
 from tests.support.query_fixtures import leaves_nothing, shell
 
 if TYPE_CHECKING:
-    from bridle.testing import ScriptedModel
+    from hackamore.testing import ScriptedModel
     from tests.conftest import RealCLI
 
 __all__ = ["leaves_nothing", "shell"]

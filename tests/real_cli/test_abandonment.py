@@ -1,6 +1,6 @@
 """Runs that are abandoned at random moments, in random ways: nothing is left, on the real CLI and on the stand-in.
 
-Two hundred of them; on the real CLI, where each takes half a second of a processor, only with BRIDLE_TEST_THOROUGH=1.
+Two hundred of them; on the real CLI, where each takes half a second of a processor, only with HACKAMORE_TEST_THOROUGH=1.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
-import bridle
-from bridle import Options, sync
-from bridle.testing import Repeat, Reply, ScriptedModel, ToolCall
+import hackamore
+from hackamore import Options, sync
+from hackamore.testing import Repeat, Reply, ScriptedModel, ToolCall
 from tests.support.query_fixtures import stand_in_path
 from tests.support.seeds import seeded
 from tests.support.sizes import size
@@ -38,7 +38,7 @@ class Enough(Exception):
 
 
 async def abandon(options: Options, way: str, seconds: float) -> None:
-    stream = bridle.query("go", options)
+    stream = hackamore.query("go", options)
     if way == "close":
         with anyio.move_on_after(seconds):
             async with stream:
@@ -84,7 +84,7 @@ def one_run(number: int, options: Options) -> str:
             abandon_blocking(options, way, seconds)
         else:
             anyio.run(abandon, options, way, seconds, backend=backend)
-    except (Enough, bridle.StreamError, bridle.StartError):
+    except (Enough, hackamore.StreamError, hackamore.StartError):
         pass
     return f"{backend} {way}"
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridle.testing import Reply, ScriptedModel, ToolCall
-from bridle.transports.process.processes import descendants
+from hackamore.testing import Reply, ScriptedModel, ToolCall
+from hackamore.transports.process.processes import descendants
 from tests.contract import shows
 from tests.support import host
 from tests.support.leaks import alive, wait_gone

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import bridle
-from bridle import Allow, Deny, HookMatcher, HookOutput, Options, UnsupportedCLIVersionError, tool, tool_server
-from bridle.testing import Reply, ScriptedModel, ToolCall
+import hackamore
+from hackamore import Allow, Deny, HookMatcher, HookOutput, Options, UnsupportedCLIVersionError, tool, tool_server
+from hackamore.testing import Reply, ScriptedModel, ToolCall
 from tests.conftest import PROJECT, RealCLI, pinned_cli_path
 from tests.contract import shows
 from tests.support.talking import Running, got, texts
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.real_cli, pytest.mark.usefixtures("leaves_nothing"), p
 
 PIN = tomllib.loads((PROJECT / "pinned_cli.toml").read_text(encoding="utf-8"))
 FOR_QUERIES = [str(PIN["version"]), *PIN["older"]]
-FOR_SESSIONS = [version for version in FOR_QUERIES if bridle.version_meets_minimum(version, "2.0.0")]
+FOR_SESSIONS = [version for version in FOR_QUERIES if hackamore.version_meets_minimum(version, "2.0.0")]
 
 # CLI 1.0.33 refuses bypassPermissions as root, in a sandbox as well, which a container for tests is.
 NOT_ROOT = "process.getuid = () => 1000;\n"
@@ -104,7 +104,7 @@ def test_a_session_with_a_hook_a_permission_and_a_tool(
         seen.append(f"hook {value.tool_name}")
         return HookOutput.proceed()
 
-    def may(request: bridle.PermissionRequest) -> Allow | Deny:
+    def may(request: hackamore.PermissionRequest) -> Allow | Deny:
         seen.append(f"asked {request.tool_name}")
         return Allow() if request.tool_name.startswith("mcp__") else Deny("not now")
 

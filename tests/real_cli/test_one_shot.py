@@ -13,8 +13,8 @@ import msgspec
 import pydantic
 import pytest
 
-import bridle
-from bridle import (
+import hackamore
+from hackamore import (
     AssistantMessage,
     Options,
     OptionsError,
@@ -29,8 +29,8 @@ from bridle import (
     ToolUseBlock,
     UserMessage,
 )
-from bridle.messages import APIRetryMessage, InitMessage
-from bridle.testing import HTTPFailure, Reply, ScriptedModel, Stall, Text, Thinking, ToolCall, Usage
+from hackamore.messages import APIRetryMessage, InitMessage
+from hackamore.testing import HTTPFailure, Reply, ScriptedModel, Stall, Text, Thinking, ToolCall, Usage
 from tests.contract import shows
 from tests.support.patience import patience
 from tests.support.shell import Shell
@@ -115,7 +115,7 @@ def test_the_cli_knows_its_sdk(driving: Driving) -> None:
     for name in (None, "sdk-py-of-another"):
         with ScriptedModel("Fine.") as model:
             env = {} if name is None else {"CLAUDE_CODE_ENTRYPOINT": name}
-            bridle.sync.run("Hi", driving(model, env=env, client_app="shop/1.2"))
+            hackamore.sync.run("Hi", driving(model, env=env, client_app="shop/1.2"))
             agents.append(json.dumps(model.requests[0].body))
             names.append(model.requests[0].headers["x-client-app"])
     assert len(agents[0]) < len(agents[1]) - 500
@@ -127,7 +127,7 @@ def test_resuming_an_unknown_session_is_an_error_result(shell: Shell, driving: D
     async def scenario() -> None:
         unknown = str(uuid.uuid4())
         with ScriptedModel() as model:
-            with pytest.raises(bridle.SessionNotFoundError, match="No conversation found") as caught:
+            with pytest.raises(hackamore.SessionNotFoundError, match="No conversation found") as caught:
                 await shell.run("Hi", driving(model, resume=unknown))
             assert unknown in str(caught.value)
             stream = shell.query("Hi", driving(model, resume=unknown))
@@ -145,7 +145,7 @@ def test_not_logged_in_is_an_error_result(shell: Shell, driving: Driving) -> Non
     async def scenario() -> None:
         with ScriptedModel() as model:
             nobody = {"ANTHROPIC_API_KEY": None, "ANTHROPIC_AUTH_TOKEN": None}
-            with pytest.raises(bridle.AuthenticationError) as caught:
+            with pytest.raises(hackamore.AuthenticationError) as caught:
                 await shell.run("Hi", driving(model, env=nobody))
             assert caught.value.result is not None
             assert caught.value.result.terminal_reason == "api_error"
@@ -172,7 +172,7 @@ def test_an_api_that_is_down_meets_the_deadline_of_the_turn(shell: Shell, drivin
             nowhere = {"ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}
             stream = shell.query("Hi", driving(model, env=nowhere, timeouts=Timeouts(turn=patience(3))))
             collected = await stream.collect()
-            assert isinstance(collected.terminal_error, bridle.TurnTimeoutError)
+            assert isinstance(collected.terminal_error, hackamore.TurnTimeoutError)
             assert any(isinstance(message, APIRetryMessage) for message in collected.messages)
 
     shell.play(scenario)
@@ -329,7 +329,7 @@ def test_output_format_gives_plain_values(shell: Shell, driving: Driving) -> Non
 
 def test_output_that_does_not_come_is_an_error(shell: Shell, driving: Driving) -> None:
     async def scenario() -> None:
-        from bridle.testing import Repeat
+        from hackamore.testing import Repeat
 
         with ScriptedModel(Repeat("I would rather talk.")) as model, pytest.raises((OutputError, ResultError)):
             await shell.run("Fill it in", driving(model, max_turns=3), output_type=DictAnswer)
@@ -375,7 +375,7 @@ def test_a_session_id_in_use_is_explained(shell: Shell, driving: Driving) -> Non
     async def scenario() -> None:
         with ScriptedModel("One.") as model:
             await shell.run("Hi", driving(model, session_id=chosen))
-            with pytest.raises(bridle.ProcessError, match="already in use") as caught:
+            with pytest.raises(hackamore.ProcessError, match="already in use") as caught:
                 await shell.run("Hi", driving(model, session_id=chosen))
             assert any("resume" in advice for advice in caught.value.diagnostic.troubleshooting)
 
@@ -384,7 +384,7 @@ def test_a_session_id_in_use_is_explained(shell: Shell, driving: Driving) -> Non
 
 def test_an_unknown_flag_is_an_unsupported_version(shell: Shell, driving: Driving) -> None:
     async def scenario() -> None:
-        with ScriptedModel() as model, pytest.raises(bridle.UnsupportedCLIVersionError, match="--from-the-future"):
+        with ScriptedModel() as model, pytest.raises(hackamore.UnsupportedCLIVersionError, match="--from-the-future"):
             await shell.run("Hi", driving(model, extra_args={"from-the-future": None}))
 
     shell.play(scenario)
@@ -463,7 +463,7 @@ def test_the_environment_is_what_was_asked_for(shell: Shell, driving: Driving, m
             (outcome,) = model.requests_of("main")[1].tool_results
             assert "WANTED=yes" in outcome.text
             assert "FROM_THE_HOST" not in outcome.text
-            assert "BRIDLE_CHILD_ID=" in outcome.text
+            assert "HACKAMORE_CHILD_ID=" in outcome.text
 
     shell.play(scenario)
 
@@ -494,7 +494,7 @@ def test_debug_file_is_written(shell: Shell, driving: Driving, tmp_path: Path) -
 
 
 def test_options_load_drives_it_too(shell: Shell, driving: Driving, tmp_path: Path) -> None:
-    file = tmp_path / "bridle.toml"
+    file = tmp_path / "hackamore.toml"
     file.write_text('max_turns = 1\nappend_system_prompt = "Speak like a heron."\n')
 
     async def scenario() -> None:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import bridle.sync
-from bridle.testing import Reply, ScriptedModel, ToolCall
+import hackamore.sync
+from hackamore.testing import Reply, ScriptedModel, ToolCall
 
 if TYPE_CHECKING:
     from tests.real_cli.conftest import Driving
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 def test_every_beta_that_the_cli_knows_is_sent(driving: Driving) -> None:
     with ScriptedModel("ok") as model:
-        bridle.sync.run("Hi", driving(model, betas=["context-1m-2025-08-07", "unknown-2025-01-01"]))
+        hackamore.sync.run("Hi", driving(model, betas=["context-1m-2025-08-07", "unknown-2025-01-01"]))
     assert "context-1m-2025-08-07" in model.requests_of("main")[0].headers["anthropic-beta"]
 
 
 @pytest.mark.parametrize("rule", ["Bash(grep '\\(' x)", "Bash(grep x\\\\)", "Bash(echo $(date))", " Bash(touch:*) "])
 def test_a_deny_rule_that_is_accepted_takes_no_other_with_it(rule: str, driving: Driving) -> None:
     with ScriptedModel("ok") as model:
-        bridle.sync.run("Hi", driving(model, disallowed_tools=[rule, "Write"]))
+        hackamore.sync.run("Hi", driving(model, disallowed_tools=[rule, "Write"]))
     assert "Write" not in {tool["name"] for tool in model.requests_of("main")[0].body["tools"]}
 
 
@@ -30,7 +30,7 @@ def test_every_rule_counts(driving: Driving) -> None:
     call = Reply(ToolCall("Bash", {"command": "touch a,b"}))
     with ScriptedModel(call, "done") as model:
         options = driving(model, allowed_tools=["Read", "Bash(touch a,b)"], disallowed_tools=["Write", "Edit"])
-        answer = bridle.sync.run("Hi", options)
+        answer = hackamore.sync.run("Hi", options)
     assert answer.result.permission_denials == []
     tools = {tool["name"] for tool in model.requests_of("main")[0].body["tools"]}
     assert not {"Write", "Edit"} & tools

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import bridle
-from bridle import AuthenticationError, Options, Timeouts, TurnTimeoutError
-from bridle.fleet import Fleet, Task
-from bridle.testing import HTTPFailure, Repeat, ScriptedModel
+import hackamore
+from hackamore import AuthenticationError, Options, Timeouts, TurnTimeoutError
+from hackamore.fleet import Fleet, Task
+from hackamore.testing import HTTPFailure, Repeat, ScriptedModel
 from tests.contract import shows
 from tests.support.patience import patience
 from tests.support.talking import Running, got, raised
@@ -74,8 +74,8 @@ def test_a_refused_key_ends_a_turn_and_the_session_continues(shell: Shell, drivi
 def test_a_steered_query_ends_as_well(shell: Shell, driving: Driving) -> None:
     async def scenario() -> None:
         with ScriptedModel(Repeat(HTTPFailure(401))) as model:
-            options = driving(model, can_use_tool=lambda _: bridle.Allow())
-            error = await raised(lambda: shell.run("Hi", options, retry=bridle.Retry(backoff=0)), AuthenticationError)
+            options = driving(model, can_use_tool=lambda _: hackamore.Allow())
+            error = await raised(lambda: shell.run("Hi", options, retry=hackamore.Retry(backoff=0)), AuthenticationError)
             assert (error.attempts, len(model.requests)) == (1, 2)
 
     shell.play(scenario)
@@ -87,7 +87,7 @@ def test_a_key_without_the_permission(driving: Driving, env: dict[str, str | Non
     """The CLI itself ends the turn: status 403 is not repeated."""
     with ScriptedModel(Repeat(HTTPFailure(403))) as model:
         with pytest.raises(AuthenticationError) as caught:
-            bridle.sync.run("Hi", driving(model, env=env))
+            hackamore.sync.run("Hi", driving(model, env=env))
         assert len(model.requests) == 1
     assert (caught.value.status, caught.value.key_source, caught.value.retryable) == (403, source, False)
     assert caught.value.result is not None
@@ -103,7 +103,7 @@ def test_a_key_that_is_renewed_after_a_refusal_is_used(driving: Driving, real_cl
     helper.chmod(0o755)
     with ScriptedModel(HTTPFailure(401), "4") as model:
         options = driving(model, env={"ANTHROPIC_API_KEY": None}, settings={"apiKeyHelper": str(helper)})
-        assert bridle.sync.run("Hi", options).text == "4"
+        assert hackamore.sync.run("Hi", options).text == "4"
     assert len(calls.read_text().splitlines()) >= 2
 
 
@@ -144,7 +144,7 @@ def test_timeouts_name_the_last_failure(
 def test_a_conversation_of_a_pool_gets_the_error(driving: Driving) -> None:
     with (
         ScriptedModel(HTTPFailure(401), HTTPFailure(401), "4") as model,
-        bridle.sync.SessionPool(driving(model), max_live=1) as pool,
+        hackamore.sync.SessionPool(driving(model), max_live=1) as pool,
         pool.conversation("user-1") as session,
     ):
         with pytest.raises(AuthenticationError):

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import bridle
-from bridle import RateLimitedError, ResultError, Retry
-from bridle.messages import RateLimitEvent
-from bridle.queries.retrying import CONTINUE
-from bridle.testing import Dropped, HTTPFailure, Repeat, Reply, ScriptedModel, ToolCall
+import hackamore
+from hackamore import RateLimitedError, ResultError, Retry
+from hackamore.messages import RateLimitEvent
+from hackamore.queries.retrying import CONTINUE
+from hackamore.testing import Dropped, HTTPFailure, Repeat, Reply, ScriptedModel, ToolCall
 from tests.contract import shows
 from tests.support.talking import raised
 
@@ -60,7 +60,7 @@ def test_the_rate_limit_of_an_api_key_has_no_time(driving: Driving, retry_after:
     """The CLI waits for `retry-after` by itself, and does not report it."""
     with ScriptedModel(Repeat(HTTPFailure(429, retry_after=retry_after))) as model:
         with pytest.raises(RateLimitedError) as caught:
-            bridle.sync.run("Hi", driving(model, env=TWICE))
+            hackamore.sync.run("Hi", driving(model, env=TWICE))
         assert len(model.requests) == 2
     error = caught.value
     assert (error.resets_at, error.kind, error.retryable) == (None, None, True)
@@ -83,7 +83,7 @@ def test_the_rate_limit_of_an_api_key_has_no_time(driving: Driving, retry_after:
 )
 def test_failures_of_the_api(driving: Driving, failure: HTTPFailure | Dropped, retryable: bool) -> None:
     with ScriptedModel(Repeat(failure)) as model, pytest.raises(ResultError) as caught:
-        bridle.sync.run("Hi", driving(model, env={"CLAUDE_CODE_MAX_RETRIES": "0"}))
+        hackamore.sync.run("Hi", driving(model, env={"CLAUDE_CODE_MAX_RETRIES": "0"}))
     assert caught.value.retryable is retryable
 
 
@@ -137,20 +137,20 @@ def test_a_crash_in_the_middle_of_a_tool_call_goes_on(shell: Shell, driving: Dri
 def test_the_reset_of_a_plan_is_waited_for(driving: Driving) -> None:
     resets_at = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=3)
     with ScriptedModel(HTTPFailure(429, headers=spent(resets_at)), "Done.") as model:
-        answer = bridle.sync.run("Hi", driving(model, env=LOGIN), retry=NOW)
+        answer = hackamore.sync.run("Hi", driving(model, env=LOGIN), retry=NOW)
     assert (answer.text, answer.attempts) == ("Done.", 2)
     assert datetime.now(UTC) >= resets_at
 
 
 @shows("retry.lost")
 def test_a_session_that_is_gone_is_begun_again(driving: Driving, real_cli: RealCLI) -> None:
-    def forget(warning: bridle.StreamWarning) -> None:
+    def forget(warning: hackamore.StreamWarning) -> None:
         if warning.context["resume"] is not None:
             for folder in real_cli.directory.rglob("projects"):
                 shutil.rmtree(folder)
 
     with ScriptedModel(HTTPFailure(529, retry=False), "Done.") as model:
-        answer = bridle.sync.run("Hi", driving(model, on_warning=forget), retry=NOW)
+        answer = hackamore.sync.run("Hi", driving(model, on_warning=forget), retry=NOW)
         assert model.requests[-1].prompt_text == "Hi"
         assert CONTINUE not in str(model.requests[-1].body)
     assert (answer.text, answer.attempts) == ("Done.", 2)
@@ -162,6 +162,6 @@ def test_a_session_that_is_gone_is_begun_again(driving: Driving, real_cli: RealC
 def test_a_steered_query_and_typed_output_are_resumed_as_well(driving: Driving) -> None:
     typed = ToolCall("StructuredOutput", {"value": 4})
     with ScriptedModel(HTTPFailure(529, retry=False), Reply(typed), Repeat("Done.")) as model:
-        options = driving(model, can_use_tool=lambda _: bridle.Allow())
-        answer = bridle.sync.run("How much is 2 + 2?", options, output_type=int, retry=NOW)
+        options = driving(model, can_use_tool=lambda _: hackamore.Allow())
+        answer = hackamore.sync.run("How much is 2 + 2?", options, output_type=int, retry=NOW)
     assert (answer.output, answer.attempts) == (4, 2)

@@ -8,14 +8,14 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from bridle.errors import ControlRejectedError, SessionClosedError, TurnCancelledError
-from bridle.hooks import HookMatcher, HookOutput
-from bridle.messages import UserMessage
-from bridle.permissions import AddRules, Allow, Deny, PermissionRule
-from bridle.protocol.states.session import SessionActivity, SessionState, TurnState
-from bridle.sync import Session as BlockingSession
-from bridle.testing import Repeat, Reply, ScriptedModel, ToolCall
-from bridle.tools import Image, tool, tool_server
+from hackamore.errors import ControlRejectedError, SessionClosedError, TurnCancelledError
+from hackamore.hooks import HookMatcher, HookOutput
+from hackamore.messages import UserMessage
+from hackamore.permissions import AddRules, Allow, Deny, PermissionRule
+from hackamore.protocol.states.session import SessionActivity, SessionState, TurnState
+from hackamore.sync import Session as BlockingSession
+from hackamore.testing import Repeat, Reply, ScriptedModel, ToolCall
+from hackamore.tools import Image, tool, tool_server
 from tests.contract import shows
 from tests.support.leaks import alive
 from tests.support.operations import operations

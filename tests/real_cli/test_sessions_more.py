@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridle.errors import ControlRejectedError, TurnCancelledError
-from bridle.messages import AssistantMessage, ResultMessage, UserMessage
-from bridle.permissions import Allow, Deny
-from bridle.protocol.states.session import SessionActivity, SessionState, TurnState
-from bridle.testing import Repeat, Reply, ScriptedModel, Stall, ToolCall
+from hackamore.errors import ControlRejectedError, TurnCancelledError
+from hackamore.messages import AssistantMessage, ResultMessage, UserMessage
+from hackamore.permissions import Allow, Deny
+from hackamore.protocol.states.session import SessionActivity, SessionState, TurnState
+from hackamore.testing import Repeat, Reply, ScriptedModel, Stall, ToolCall
 from tests.contract import shows
 from tests.support.patience import patience
 from tests.support.talking import Running, each, first, got, raised, texts, until
@@ -19,7 +19,7 @@ from tests.support.talking import Running, each, first, got, raised, texts, unti
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from bridle.testing import ModelRequest
+    from hackamore.testing import ModelRequest
     from tests.conftest import RealCLI
     from tests.real_cli.conftest import Driving
     from tests.support.shell import Shell

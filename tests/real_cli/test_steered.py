@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import bridle
-from bridle import Allow, Deny, HookMatcher, HookOutput, tool, tool_server
-from bridle.messages import ResultMessage
-from bridle.testing import Reply, ScriptedModel, ToolCall
+import hackamore
+from hackamore import Allow, Deny, HookMatcher, HookOutput, tool, tool_server
+from hackamore.messages import ResultMessage
+from hackamore.testing import Reply, ScriptedModel, ToolCall
 from tests.support.talking import said
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def test_hooks_permissions_and_tools_in_one_run(shell: Shell, driving: Driving) 
         seen.append(f"hook {value.tool_name}")
         return HookOutput.proceed()
 
-    def may(request: bridle.PermissionRequest) -> Allow | Deny:
+    def may(request: hackamore.PermissionRequest) -> Allow | Deny:
         seen.append(f"asked {request.tool_name}")
         return Allow(updated_input={"command": "echo changed"}) if request.tool_name == "Bash" else Allow()
 
@@ -133,7 +133,7 @@ def test_an_unknown_session_is_the_same_error_as_in_a_plain_one_shot(shell: Shel
     async def scenario() -> None:
         with ScriptedModel() as model:
             for more in ({}, {"can_use_tool": lambda request: Allow()}):
-                with pytest.raises(bridle.SessionNotFoundError, match="No conversation found"):
+                with pytest.raises(hackamore.SessionNotFoundError, match="No conversation found"):
                     await shell.run("hi", driving(model, resume=unknown, **more))
 
     shell.play(scenario)
@@ -152,7 +152,7 @@ def test_typed_output_with_a_callback(shell: Shell, driving: Driving) -> None:
 def test_agents_and_checkpointing_make_it_run_the_other_way(shell: Shell, driving: Driving) -> None:
     async def scenario() -> None:
         with ScriptedModel("well", "well") as model:
-            agents = {"helper": bridle.AgentDefinition(description="helps", prompt="Help.")}
+            agents = {"helper": hackamore.AgentDefinition(description="helps", prompt="Help.")}
             assert (await shell.run("hi", driving(model, agents=agents))).text == "well"
             assert (await shell.run("hi", driving(model, enable_file_checkpointing=True))).text == "well"
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import bridle
-from bridle import Budget, BudgetExceededError, Options, OptionsError, OutputError, ResultError, Retry, Timeouts
-from bridle.errors import SessionClosedError, SessionNotStartedError, TurnCancelledError, TurnTimeoutError
-from bridle.queries.retrying import CONTINUE
-from bridle.testing import Script, SimulatedCLI
+import hackamore
+from hackamore import Budget, BudgetExceededError, Options, OptionsError, OutputError, ResultError, Retry, Timeouts
+from hackamore.errors import SessionClosedError, SessionNotStartedError, TurnCancelledError, TurnTimeoutError
+from hackamore.queries.retrying import CONTINUE
+from hackamore.testing import Script, SimulatedCLI
 from tests.contract import shows
 from tests.support.patience import patience
 from tests.support.talking import Held, got
@@ -23,7 +23,7 @@ NOW = Retry(attempts=3, backoff=0)
 
 
 def started(shell: Shell, cli: SimulatedCLI, **options: Any) -> Held:
-    kind = bridle.sync.Session if shell.blocking else bridle.Session
+    kind = hackamore.sync.Session if shell.blocking else hackamore.Session
     return Held(kind(Options(**options), transport=cli))
 
 
@@ -34,7 +34,7 @@ def test_an_answer_is_that_of_run(shell: Shell) -> None:
             async with started(shell, cli) as session:
                 first = await got(session.ask("one"))
                 second = await got(session.ask("two"))
-        assert [type(answer) for answer in (first, second)] == [bridle.RunResult] * 2
+        assert [type(answer) for answer in (first, second)] == [hackamore.RunResult] * 2
         assert (first.text, second.text) == ("One.", "Two.")
         assert first.session_id == second.session_id is not None
         assert [message.type for message in second.messages][-1] == "result"
@@ -164,7 +164,7 @@ def test_limits_are_those_of_the_session(shell: Shell) -> None:
 
 def test_a_session_that_was_not_started_is_refused_and_so_is_a_wrong_prompt(shell: Shell) -> None:
     async def scenario() -> None:
-        kind = bridle.sync.Session if shell.blocking else bridle.Session
+        kind = hackamore.sync.Session if shell.blocking else hackamore.Session
         with pytest.raises(SessionNotStartedError):
             await got(kind().ask("go"))
         with SimulatedCLI(Script()) as cli:
@@ -184,13 +184,13 @@ def test_a_cancelled_call_interrupts_its_turn(backend: Any) -> None:
 
     async def scenario() -> None:
         with SimulatedCLI(Script().user("long").interrupted().user("next").says("Next.")) as cli:
-            async with bridle.Session(transport=cli) as session:
+            async with hackamore.Session(transport=cli) as session:
                 events = session.events()
                 with anyio.move_on_after(patience(30)) as scope:
                     async with anyio.create_task_group() as group:
                         group.start_soon(session.ask, "long")
                         async for event in events:
-                            if isinstance(event, bridle.TurnStarted):
+                            if isinstance(event, hackamore.TurnStarted):
                                 group.cancel_scope.cancel()
                                 break
                 assert not scope.cancelled_caught
@@ -207,7 +207,7 @@ def test_a_prompt_that_is_cancelled_meanwhile_has_no_result(shell: Shell) -> Non
                 events = session.events()
 
                 async def interrupt() -> None:
-                    while not isinstance(await got(events.next_item(timeout=patience(30))), bridle.TurnStarted):
+                    while not isinstance(await got(events.next_item(timeout=patience(30))), hackamore.TurnStarted):
                         pass
                     await got(session.interrupt())
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from mcp.server.lowlevel import Server
 
-from bridle import (
+from hackamore import (
     CheckpointingNotEnabledError,
     ControlError,
     ControlTimeoutError,
@@ -30,10 +30,10 @@ from bridle import (
     TurnTimeoutError,
     tool_server,
 )
-from bridle.launch import build_plan
-from bridle.protocol.events import BadLine
-from bridle.protocol.states.session import SessionState, TurnState
-from bridle.session.core import (
+from hackamore.launch import build_plan
+from hackamore.protocol.events import BadLine
+from hackamore.protocol.states.session import SessionState, TurnState
+from hackamore.session.core import (
     EXIT_SECONDS,
     SessionBase,
     SessionCore,
@@ -42,7 +42,7 @@ from bridle.session.core import (
     prompt_fields,
     sent_servers,
 )
-from bridle.session.events import (
+from hackamore.session.events import (
     ActivityChanged,
     BackgroundTasksChanged,
     SessionCompleted,
@@ -54,8 +54,8 @@ from bridle.session.events import (
     TurnStarted,
     WarningRaised,
 )
-from bridle.session.readers import Answer, Flag, Inbox, Progress, Readers, TurnBase, size_of
-from bridle.session.steering import SteeredQuery
+from hackamore.session.readers import Answer, Flag, Inbox, Progress, Readers, TurnBase, size_of
+from hackamore.session.steering import SteeredQuery
 from tests.session.test_deadlines import HOOK, IDLE, RESULT, RUNNING, TASK_ENDED, TEXT, Clocked
 
 TASKS = {
@@ -111,13 +111,13 @@ def test_fields_of_a_prompt() -> None:
         with pytest.raises(TypeError, match=f"`extra` must be a dict with str keys, not {type(extra).__name__}$"):
             prompt_fields(None, extra)
     for name in ("type", "message", "uuid", "priority"):
-        with pytest.raises(ValueError, match=f"`extra` must not contain '{name}': Bridle sets this field"):
+        with pytest.raises(ValueError, match=f"`extra` must not contain '{name}': Hackamore sets this field"):
             prompt_fields(None, {"a": 1, name: "x"})
 
 
 def test_options_have_to_be_options() -> None:
     wrong: Any = {"model": "x"}
-    with pytest.raises(TypeError, match=r"`options` must be a bridle.Options, not dict$"):
+    with pytest.raises(TypeError, match=r"`options` must be a hackamore.Options, not dict$"):
         SessionCore(wrong, lambda _: None, Readers)
 
 
@@ -145,7 +145,7 @@ def test_an_error_of_the_driver_ends_the_session_with_its_reason(caplog: pytest.
     assert not error.expected
     assert "ValueError: bad" in str(error)
     (record,) = caplog.records
-    assert (record.name, record.levelname) == ("bridle", "ERROR")
+    assert (record.name, record.levelname) == ("hackamore", "ERROR")
     assert record.exc_info is not None
     assert isinstance(record.exc_info[1], ValueError)
 
@@ -200,7 +200,7 @@ def test_operations_fail_when_the_session_ends() -> None:
 
 
 def test_warnings_are_kept_told_once_and_logged(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG, "bridle")
+    caplog.set_level(logging.DEBUG, "hackamore")
     told: list[StreamWarning] = []
     session, _, events = listening(on_warning=told.append)
     core = session.core
@@ -673,7 +673,7 @@ def test_a_turn_that_times_out_ends_and_is_interrupted() -> None:
 
 
 def test_the_log_says_what_happened_and_nothing_of_its_content(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG, "bridle")
+    caplog.set_level(logging.DEBUG, "hackamore")
     session = Clocked(hooks={"PreToolUse": [HookMatcher(hooks=[lambda *_: None])]})
     turn = session.core.send("a secret", None, session.now)
     session.core.ask("mcp_status", {}, "mcp_status", None, session.now)
@@ -702,7 +702,7 @@ def test_the_log_says_what_happened_and_nothing_of_its_content(caplog: pytest.Lo
 
 
 def test_the_log_names_the_turn_of_a_result_and_the_exit_code(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG, "bridle")
+    caplog.set_level(logging.DEBUG, "hackamore")
     session = Clocked(hooks={"PreToolUse": [HookMatcher(hooks=[lambda *_: None])]})
     turn = session.send()
     session.take({**RESULT, "user_message_uuids": [turn.id]})
@@ -782,7 +782,7 @@ def test_reading_a_turn_keeps_its_messages_again() -> None:
 
 
 def test_an_answered_operation_is_logged_without_an_error(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG, "bridle")
+    caplog.set_level(logging.DEBUG, "hackamore")
     session = Clocked()
     answer = session.core.ask("mcp_status", {}, "servers", None, session.now)
     response = {"subtype": "success", "request_id": answer.request_id, "response": {"mcpServers": []}}
@@ -894,7 +894,7 @@ def test_a_stop_wakes_the_caller_that_waits_for_the_start() -> None:
 
 
 def test_a_start_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG, "bridle")
+    caplog.set_level(logging.DEBUG, "hackamore")
     starting()
     assert [message for message in caplog.messages if message.startswith("started; ")]
 
@@ -926,7 +926,7 @@ def test_a_server_object_needs_its_package(monkeypatch: pytest.MonkeyPatch) -> N
     server = Server("low")
     assert sent_servers({"low": server})[1] == {"low": server}
     monkeypatch.setitem(sys.modules, "mcp.shared.memory", None)
-    with pytest.raises(OptionsError, match=r"bridle\[mcp\]") as refused:
+    with pytest.raises(OptionsError, match=r"hackamore\[mcp\]") as refused:
         sent_servers({"low": server})
     assert refused.value.field == "mcp_servers.low"
 
@@ -939,7 +939,7 @@ def test_an_object_that_is_no_server_is_refused() -> None:
         sent_servers({"bad": Nothing()})
     assert refused.value.operation == "mcp_servers"
     assert (
-        "A Nothing (`bad`) is not supported: use `bridle.tool_server`, a server object of the `mcp` package, "
+        "A Nothing (`bad`) is not supported: use `hackamore.tool_server`, a server object of the `mcp` package, "
         "or a function that takes one JSON-RPC dict and returns one."
     ) in str(refused.value)
 

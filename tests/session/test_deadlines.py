@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from bridle import HookMatcher, Options, StreamWarning, Timeouts, TurnTimeoutError
-from bridle.protocol.states.session import TurnState
-from bridle.session.core import SessionCore
-from bridle.session.readers import Audience, Progress, Readers
-from bridle.session.steering import SteeredQuery
+from hackamore import HookMatcher, Options, StreamWarning, Timeouts, TurnTimeoutError
+from hackamore.protocol.states.session import TurnState
+from hackamore.session.core import SessionCore
+from hackamore.session.readers import Audience, Progress, Readers
+from hackamore.session.steering import SteeredQuery
 from tests.contract import shows
 
 

@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
-import bridle
-from bridle import (
-    BridleError,
+import hackamore
+from hackamore import (
+    HackamoreError,
     CLIExitedDuringInitError,
     ControlRejectedError,
     ControlTimeoutError,
@@ -29,10 +29,10 @@ from bridle import (
     SessionClosedError,
     Timeouts,
 )
-from bridle.hooks import HookMatcher, HookOutput
-from bridle.messages import AssistantMessage, UnknownBlock, UnknownMessage
-from bridle.permissions import Deny
-from bridle.tools import tool, tool_server
+from hackamore.hooks import HookMatcher, HookOutput
+from hackamore.messages import AssistantMessage, UnknownBlock, UnknownMessage
+from hackamore.permissions import Deny
+from hackamore.tools import tool, tool_server
 from tests.contract import shows
 from tests.support.inside import hurry, pending_requests, unread_of
 from tests.support.leaks import alive, wait_gone
@@ -186,7 +186,7 @@ def test_a_close_that_is_cancelled_leaves_no_process(options: Light, backend: An
     """Elsewhere a cancellation in the middle of `disconnect()` leaves the process."""
     import anyio
 
-    from bridle.aio.session import Session
+    from hackamore.aio.session import Session
 
     async def scenario() -> None:
         session = Session(options(["ignore_term"], timeouts=Timeouts(stop_grace=0.2, kill_grace=0.2)))
@@ -252,10 +252,10 @@ def test_errors_of_a_session_have_no_secrets_that_stand_on_stdout(
     secrets = ("sk-ant-api03-abcdefghij", "value of an option")
 
     async def scenario() -> None:
-        session = make(shell, options(env={"SHOP": secrets[1]}, limits=bridle.Limits(consecutive_decode_errors=2)))
+        session = make(shell, options(env={"SHOP": secrets[1]}, limits=hackamore.Limits(consecutive_decode_errors=2)))
         await got(session.start())
         turn = await got(session.send(steps(["out", f"{secrets[0]} {secrets[1]}\n" * 2], ["sleep", 60])))
-        error = await raised(turn.result, bridle.DecodeErrorLimitError)
+        error = await raised(turn.result, hackamore.DecodeErrorLimitError)
         assert error.last.line == b"<masked> <masked>"
         for text in (str(error), repr(error), str(vars(error)), str(session.warnings), caplog.text):
             assert not [secret for secret in secrets if secret in text]
@@ -296,7 +296,7 @@ def test_every_failure_has_a_type_of_its_own(shell: Shell, options: Light) -> No
         await got(session.stop())
         kinds.append(type(await raised(session.interrupt, SessionClosedError)))
         assert len(set(kinds)) == 3
-        assert all(issubclass(kind, BridleError) for kind in kinds)
+        assert all(issubclass(kind, HackamoreError) for kind in kinds)
         assert issubclass(ControlTimeoutError, TimeoutError)
 
     shell.play(scenario)
@@ -400,11 +400,11 @@ def test_what_nobody_reads_has_a_bound_in_bytes(shell: Shell, options: Light) ->
         Options(session_store=object())  # type: ignore[arg-type]
 
     async def scenario() -> None:
-        session = make(shell, options(limits=bridle.Limits(buffered_bytes=500_000)))
+        session = make(shell, options(limits=hackamore.Limits(buffered_bytes=500_000)))
         await got(session.start())
         cursor = session.messages()
         turn = await got(session.send(steps(["flood", 20_000, 100])))
-        await raised(turn.result, bridle.SlowConsumerError)
+        await raised(turn.result, hackamore.SlowConsumerError)
         assert unread_of(cursor).size <= 2_000_000  # the bound, and what one read brought
         await got(session.stop())
 
@@ -460,9 +460,9 @@ class Torrent:
 @shows("session.reader.waits-a-moment")
 def test_a_reader_in_a_thread_that_takes_what_it_has_is_not_overrun() -> None:
     """This one takes 25 MB/s and the reading thread could read 60: without a moment for it the session fails."""
-    limits = bridle.Limits(buffered_bytes=12 * 2**20)
+    limits = hackamore.Limits(buffered_bytes=12 * 2**20)
     read = 0
-    with bridle.sync.Session(Options(limits=limits), transport=Torrent(120)) as session:
+    with hackamore.sync.Session(Options(limits=limits), transport=Torrent(120)) as session:
         for _ in session.send("go"):
             read += 1
             if read % 100 == 0:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-import bridle
-from bridle import (
+import hackamore
+from hackamore import (
     HookMatcher,
     ResultMessage,
     SessionClosedError,
@@ -21,7 +21,7 @@ from bridle import (
     TurnTimeoutError,
     WarningRaised,
 )
-from bridle.messages import AssistantMessage
+from hackamore.messages import AssistantMessage
 from tests.contract import shows
 from tests.support.session_fixtures import StandIn
 from tests.support.shell import Shell
@@ -59,7 +59,7 @@ def test_a_session_that_was_not_started_says_so(shell: Shell, playing: StandIn, 
 
 @shows("session.life.start-session")
 def test_start_session_without_await_says_so(playing: StandIn) -> None:
-    starting: Any = bridle.start_session("x", playing())
+    starting: Any = hackamore.start_session("x", playing())
     with pytest.raises(AttributeError, match=r"await start_session\(\.\.\.\)"):
         _ = starting.first_turn
     with pytest.raises(AttributeError, match="was not started"):
@@ -72,17 +72,17 @@ def test_start_session_without_await_says_so(playing: StandIn) -> None:
 
 @shows("session.life.other-shell")
 def test_the_wrong_kind_of_with_and_for_says_what_to_use() -> None:
-    session: Any = bridle.Session()
-    with pytest.raises(TypeError, match=r"`Session` is async: use `async with`, or .*`bridle\.sync`"), session:
+    session: Any = hackamore.Session()
+    with pytest.raises(TypeError, match=r"`Session` is async: use `async with`, or .*`hackamore\.sync`"), session:
         pass
-    stream: Any = bridle.query("x")
-    with pytest.raises(TypeError, match=r"`QueryStream` is async: use `async for`, or .*`bridle\.sync`"):
+    stream: Any = hackamore.query("x")
+    with pytest.raises(TypeError, match=r"`QueryStream` is async: use `async for`, or .*`hackamore\.sync`"):
         list(stream)
-    blocking: Any = bridle.sync.Session()
-    with pytest.raises(TypeError, match=r"use `with`, or `bridle\.Session`"):
+    blocking: Any = hackamore.sync.Session()
+    with pytest.raises(TypeError, match=r"use `with`, or `hackamore\.Session`"):
         blocking.__aenter__().send(None)
-    messages: Any = bridle.sync.query("x")
-    with pytest.raises(TypeError, match=r"`bridle\.sync\.query` is blocking: use `for`, or `bridle\.query`"):
+    messages: Any = hackamore.sync.query("x")
+    with pytest.raises(TypeError, match=r"`hackamore\.sync\.query` is blocking: use `for`, or `hackamore\.query`"):
         aiter(messages)
 
 
@@ -142,7 +142,7 @@ def test_the_items_of_a_query_take_a_timeout(shell: Shell, playing: StandIn, tmp
 
     async def scenario() -> None:
         prompt = steps(["await_file", str(go)], ["text", "a"])
-        stream = shell.query(prompt, playing(can_use_tool=lambda _: bridle.Allow())).wrapped
+        stream = shell.query(prompt, playing(can_use_tool=lambda _: hackamore.Allow())).wrapped
         with pytest.raises(TimeoutError, match="Nothing was lost"):
             while True:
                 await got(stream.next_item(timeout=0.1))
@@ -211,9 +211,9 @@ def test_errors_bring_what_had_happened(shell: Shell, playing: StandIn) -> None:
 @shows("errors.partial")
 def test_a_failed_run_keeps_what_had_happened(shell: Shell, playing: StandIn) -> None:
     async def scenario() -> None:
-        options = playing(can_use_tool=lambda _: bridle.Allow())
+        options = playing(can_use_tool=lambda _: hackamore.Allow())
         error = await raised(
-            lambda: shell.run(steps(["text", "so far"], ["err", "boom"], ["exit", 3]), options), bridle.BridleError
+            lambda: shell.run(steps(["text", "so far"], ["err", "boom"], ["exit", 3]), options), hackamore.HackamoreError
         )
         assert error.partial.text == "so far"
         assert [m for m in error.partial.messages if isinstance(m, AssistantMessage)]
@@ -221,10 +221,10 @@ def test_a_failed_run_keeps_what_had_happened(shell: Shell, playing: StandIn) ->
         assert error.retryable  # a crash in the middle of a turn
         again = pickle.loads(pickle.dumps(error))
         assert (again.partial.text, again.session_id, str(again)) == ("so far", error.session_id, str(error))
-        error = await raised(lambda: shell.run(steps(["text", "a"], ["error_result"]), options), bridle.ResultError)
+        error = await raised(lambda: shell.run(steps(["text", "a"], ["error_result"]), options), hackamore.ResultError)
         assert error.partial.text == "a"
         assert any(message is error.result for message in error.partial.messages)
-        error = await raised(lambda: shell.run("x", options.replace(cli_path="/nope/claude")), bridle.StartError)
+        error = await raised(lambda: shell.run("x", options.replace(cli_path="/nope/claude")), hackamore.StartError)
         assert (error.partial.messages, error.session_id) == ((), None)
 
     shell.play(scenario)
@@ -233,22 +233,22 @@ def test_a_failed_run_keeps_what_had_happened(shell: Shell, playing: StandIn) ->
 @shows("errors.traceback")
 def test_few_frames_of_the_library_are_in_a_traceback(shell: Shell, playing: StandIn) -> None:
     def frames(error: BaseException) -> list[str]:
-        return [name for name, *_ in traceback.extract_tb(error.__traceback__) if "/src/bridle/" in name]
+        return [name for name, *_ in traceback.extract_tb(error.__traceback__) if "/src/hackamore/" in name]
 
     async def scenario() -> None:
-        options = playing(can_use_tool=lambda _: bridle.Allow())
+        options = playing(can_use_tool=lambda _: hackamore.Allow())
         wrong = options.replace(cli_path="/nope/claude")
         found = [
-            await raised(lambda: make(shell, wrong).start(), bridle.StartError),
-            await raised(lambda: shell.run("x", wrong), bridle.StartError),
-            await raised(lambda: shell.run("x", playing(cli_path="/nope/claude")), bridle.StartError),
-            await raised(lambda: shell.query("x", wrong).next_item(), bridle.StartError),
+            await raised(lambda: make(shell, wrong).start(), hackamore.StartError),
+            await raised(lambda: shell.run("x", wrong), hackamore.StartError),
+            await raised(lambda: shell.run("x", playing(cli_path="/nope/claude")), hackamore.StartError),
+            await raised(lambda: shell.query("x", wrong).next_item(), hackamore.StartError),
             await raised(lambda: make(shell, options).send("x"), SessionNotStartedError),
         ]
         async with Running(shell, options) as session:
             found.append(await raised(lambda: session.set_model(5), TypeError))
-            found.append(await raised(lambda: session.set_color("nowhere"), bridle.ControlRejectedError))
-            found.append(await raised(lambda: session.rename_session("x", timeout=0.05), bridle.ControlTimeoutError))
+            found.append(await raised(lambda: session.set_color("nowhere"), hackamore.ControlRejectedError))
+            found.append(await raised(lambda: session.rename_session("x", timeout=0.05), hackamore.ControlTimeoutError))
             turn = await got(session.send(steps(["exit", 3])))
             found.append(await raised(lambda: turn.result(), SessionClosedError))
             found.append(await raised(lambda: session.send("x"), SessionClosedError))
@@ -269,7 +269,7 @@ class OddError(BaseException):
 def test_a_callback_that_raises_leaves_a_trace(
     shell: Shell, playing: StandIn, caplog: pytest.LogCaptureFixture, kind: type[BaseException]
 ) -> None:
-    heard: list[bridle.StreamWarning] = []
+    heard: list[hackamore.StreamWarning] = []
 
     def guard(*_: Any) -> None:
         raise kind("in the guard")
@@ -277,7 +277,7 @@ def test_a_callback_that_raises_leaves_a_trace(
     async def slow_guard(*_: Any) -> None:
         raise kind("in the slow guard")
 
-    def listens(warning: bridle.StreamWarning) -> None:
+    def listens(warning: hackamore.StreamWarning) -> None:
         heard.append(warning)
         raise kind("in the listener")
 
@@ -301,7 +301,7 @@ def test_a_callback_that_raises_leaves_a_trace(
         for failure in failures:
             assert pickle.loads(pickle.dumps(failure)).message == failure.message
 
-    with caplog.at_level(logging.ERROR, "bridle"), warnings.catch_warnings():
+    with caplog.at_level(logging.ERROR, "hackamore"), warnings.catch_warnings():
         shell.play(scenario)
     errors = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert len(errors) == 4
@@ -317,14 +317,14 @@ def test_answers_are_logged_with_their_duration_and_session(
 ) -> None:
     async def scenario() -> None:
         options = playing(
-            hooks={"PreToolUse": [HookMatcher(hooks=[lambda *_: bridle.HookOutput.deny("no")])]},
-            can_use_tool=lambda _: bridle.Deny("not this"),
+            hooks={"PreToolUse": [HookMatcher(hooks=[lambda *_: hackamore.HookOutput.deny("no")])]},
+            can_use_tool=lambda _: hackamore.Deny("not this"),
         )
         async with Running(shell, options) as session:
             await ask(session, "hook_callback", **HOOK)
             await ask(session, "can_use_tool", tool_name="Bash", input={})
             pid, session_id = session.pid, session.session_id
-        records = [record for record in caplog.records if record.name == "bridle"]
+        records = [record for record in caplog.records if record.name == "hackamore"]
         lines = [record.getMessage() for record in records]
         assert any("PreToolUse hook" in line and ": deny, after 0." in line for line in lines), lines
         assert any("`can_use_tool`" in line and ": deny, after 0." in line for line in lines), lines
@@ -334,14 +334,14 @@ def test_answers_are_logged_with_their_duration_and_session(
         assert session_id in {fields["session_id"] for fields in named}
         assert any(fields["turn_id"] for fields in named)
 
-    with caplog.at_level(logging.DEBUG, "bridle"):
+    with caplog.at_level(logging.DEBUG, "hackamore"):
         shell.play(scenario)
 
 
 @shows("session.life.no-loop")
 def test_without_an_event_loop_one_error_says_what_to_use(playing: StandIn) -> None:
-    for coroutine in (bridle.run("x", playing()), bridle.Session(playing()).start()):
-        with pytest.raises(RuntimeError, match=r"asyncio\.run.*bridle\.sync") as caught:
+    for coroutine in (hackamore.run("x", playing()), hackamore.Session(playing()).start()):
+        with pytest.raises(RuntimeError, match=r"asyncio\.run.*hackamore\.sync") as caught:
             coroutine.send(None)
         assert caught.value.__context__ is None or caught.value.__suppress_context__
 
@@ -352,14 +352,14 @@ def test_without_an_event_loop_one_error_says_what_to_use(playing: StandIn) -> N
     [
         ({"subtype": "error_max_turns"}, ["`Options.max_turns`", "resume='5e551011"]),
         ({"subtype": "error_max_budget_usd"}, ["`Options.max_budget_usd`", "resume='5e551011"]),
-        ({"subtype": "success", "result": "API Error: 401 {}"}, ["CLAUDE_CODE_OAUTH_TOKEN", "`bridle doctor`"]),
+        ({"subtype": "success", "result": "API Error: 401 {}"}, ["CLAUDE_CODE_OAUTH_TOKEN", "`hackamore doctor`"]),
         ({"subtype": "success", "result": "Not logged in · Please run /login"}, ["ANTHROPIC_API_KEY", "`/login`"]),
     ],
 )
 def test_errors_of_results_say_the_next_step(fields: dict[str, Any], said: list[str]) -> None:
     result = ResultMessage(is_error=True, session_id="5e551011-0000-4000-8000-000000000000", **fields)
     for words in said:
-        assert words in str(bridle.ResultError.of(result))
+        assert words in str(hackamore.ResultError.of(result))
 
 
 @shows("session.life.not-found")
@@ -372,11 +372,11 @@ def test_an_unknown_session_to_resume_has_an_error_of_its_own(shell: Shell, play
 
     async def scenario() -> None:
         options = playing(["raw", line], ["exit", 1])
-        error = await raised(lambda: make(shell, options).start(), bridle.SessionNotFoundError)
+        error = await raised(lambda: make(shell, options).start(), hackamore.SessionNotFoundError)
         assert error.session_id == unknown
         assert "CLAUDE_CONFIG_DIR" in str(error)
-        steered = options.replace(can_use_tool=lambda _: bridle.Allow())
-        error = await raised(lambda: shell.run("x", steered), bridle.SessionNotFoundError)
+        steered = options.replace(can_use_tool=lambda _: hackamore.Allow())
+        error = await raised(lambda: shell.run("x", steered), hackamore.SessionNotFoundError)
         assert error.session_id == unknown
 
     shell.play(scenario)

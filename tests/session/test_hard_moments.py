@@ -18,11 +18,11 @@ from typing import Any
 
 import pytest
 
-from bridle import ControlRejectedError, ControlTimeoutError, Limits, SessionClosedError, SpawnError, Timeouts
-from bridle.aio.session import Session as AsyncSession
-from bridle.hooks import HookMatcher
-from bridle.protocol.states.session import SessionState
-from bridle.sync.session import Session as SyncSession
+from hackamore import ControlRejectedError, ControlTimeoutError, Limits, SessionClosedError, SpawnError, Timeouts
+from hackamore.aio.session import Session as AsyncSession
+from hackamore.hooks import HookMatcher
+from hackamore.protocol.states.session import SessionState
+from hackamore.sync.session import Session as SyncSession
 from tests.contract import shows
 from tests.support.leaks import alive, wait_gone
 from tests.support.patience import patience
@@ -196,7 +196,7 @@ class Scarce(threading.Thread):
 
 
 @shows("callbacks.no-threads")
-@pytest.mark.parametrize("missing", ["bridle-session", "bridle-callback", "bridle-callbacks"])
+@pytest.mark.parametrize("missing", ["hackamore-session", "hackamore-callback", "hackamore-callbacks"])
 def test_no_thread_can_be_had(playing: StandIn, monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
     monkeypatch.setattr(threading, "Thread", Scarce)
     monkeypatch.setattr(Scarce, "missing", missing)
@@ -207,9 +207,9 @@ def test_no_thread_can_be_had(playing: StandIn, monkeypatch: pytest.MonkeyPatch,
     async def waiting(*_: Any) -> None:
         raise AssertionError
 
-    hook = plain if missing == "bridle-callback" else waiting
+    hook = plain if missing == "hackamore-callback" else waiting
     session = SyncSession(playing(hooks={"PreToolUse": [HookMatcher(hooks=[hook])]}))
-    if missing == "bridle-session":
+    if missing == "hackamore-session":
         with pytest.raises(SpawnError, match="can't start new thread"):
             session.start()
         assert not alive(session.pid or 0)
@@ -232,7 +232,7 @@ def test_no_thread_can_be_had_for_a_plain_callback(
     async def scenario() -> None:
         async with Running(shell, playing(hooks={"PreToolUse": [HookMatcher(hooks=[plain])]})) as session:
             monkeypatch.setattr(threading, "Thread", Scarce)
-            monkeypatch.setattr(Scarce, "missing", "bridle-callback")
+            monkeypatch.setattr(Scarce, "missing", "hackamore-callback")
             fields = {"callback_id": "hook_0", "input": {"hook_event_name": "PreToolUse"}}
             turn = await got(session.send(steps(["ask", "hook_callback", fields])))
             assert await got(turn.result()) is not None

@@ -16,9 +16,9 @@ from typing import Any, cast
 
 import pytest
 
-import bridle
-from bridle import (
-    BridleError,
+import hackamore
+from hackamore import (
+    HackamoreError,
     CLIExitedDuringInitError,
     InitializationError,
     InitializationTimeoutError,
@@ -32,16 +32,16 @@ from bridle import (
     Timeouts,
     TurnTimeoutError,
 )
-from bridle.errors import (
+from hackamore.errors import (
     CheckpointingNotEnabledError,
     ControlRejectedError,
     ControlTimeoutError,
     TooManyPendingRequestsError,
 )
-from bridle.hooks import HookMatcher
-from bridle.messages import AssistantMessage
-from bridle.protocol.states.session import SessionActivity, SessionState, TurnState
-from bridle.session.events import (
+from hackamore.hooks import HookMatcher
+from hackamore.messages import AssistantMessage
+from hackamore.protocol.states.session import SessionActivity, SessionState, TurnState
+from hackamore.session.events import (
     SessionCompleted,
     SessionFailed,
     SessionStarted,
@@ -49,7 +49,7 @@ from bridle.session.events import (
     TurnCompleted,
     TurnStarted,
 )
-from bridle.transports.process.processes import descendants
+from hackamore.transports.process.processes import descendants
 from tests.contract import shows
 from tests.support.inside import hurry, pending_requests, wake
 from tests.support.leaks import alive, command_line, wait_gone
@@ -287,7 +287,7 @@ def test_a_start_that_fails(shell: Shell, playing: StandIn, start: Any, kind: An
     ("then", "kind"), [("exit 1", CLIExitedDuringInitError), ("exec sleep 100", InitializationTimeoutError)]
 )
 def test_what_a_failing_start_printed_is_in_the_error(
-    shell: Shell, playing: StandIn, tmp_path: Path, then: str, kind: type[BridleError]
+    shell: Shell, playing: StandIn, tmp_path: Path, then: str, kind: type[HackamoreError]
 ) -> None:
     program = tmp_path / "claude"
     program.write_text(f"#!/bin/sh\necho 'Accept the terms first.'\n{then}\n")
@@ -333,9 +333,9 @@ def test_an_implicit_confirmation_is_enough(shell: Shell, playing: StandIn) -> N
 @shows("process.nothing-new")
 def test_a_stop_takes_back_the_prompts_that_wait(shell: Shell) -> None:
     """Else the end of the turn that it interrupts is the beginning of the next."""
-    from bridle.aio.session import Session as AsyncSession
-    from bridle.sync.session import Session as SyncSession
-    from bridle.testing import Script, SimulatedCLI
+    from hackamore.aio.session import Session as AsyncSession
+    from hackamore.sync.session import Session as SyncSession
+    from hackamore.testing import Script, SimulatedCLI
 
     script = Script().user("one").calls("Bash", {"command": "sleep 9"}, endless=True)
     script.user("two").says("never said")
@@ -358,13 +358,13 @@ def test_a_stop_takes_back_the_prompts_that_wait(shell: Shell) -> None:
 @shows("process.own-turn")
 def test_a_stop_interrupts_a_turn_that_the_cli_began_by_itself(shell: Shell) -> None:
     """Else it would go on, with tools and all, for as long as a CLI is given to come to its end."""
-    from bridle.aio.session import Session as AsyncSession
-    from bridle.sync.session import Session as SyncSession
-    from bridle.testing import Script, SimulatedCLI
+    from hackamore.aio.session import Session as AsyncSession
+    from hackamore.sync.session import Session as SyncSession
+    from hackamore.testing import Script, SimulatedCLI
 
     script = Script().user("go").calls("Bash", {"command": "make", "run_in_background": True}).says("Started.")
     script.task_ends().calls("Bash", {"command": "sleep 9"}, endless=True)
-    options = bridle.Options(permission_mode="bypassPermissions")
+    options = hackamore.Options(permission_mode="bypassPermissions")
 
     async def scenario() -> None:
         with SimulatedCLI(script) as cli:
@@ -632,7 +632,7 @@ def test_what_cannot_be_sent_is_refused_at_once(shell: Shell, playing: StandIn) 
 def test_opened_in_one_task_and_closed_in_another(playing: StandIn, backend: Any) -> None:
     import anyio
 
-    from bridle.aio.session import Session
+    from hackamore.aio.session import Session
 
     async def scenario() -> None:
         session = Session(playing())
@@ -652,7 +652,7 @@ def test_opened_in_one_task_and_closed_in_another(playing: StandIn, backend: Any
 def test_a_loop_that_ends_ends_the_process(playing: StandIn, backend: Any) -> None:
     import anyio
 
-    from bridle.aio.session import Session
+    from hackamore.aio.session import Session
 
     kept: list[Any] = []
 
@@ -673,7 +673,7 @@ def test_a_loop_that_ends_ends_the_process(playing: StandIn, backend: Any) -> No
 def test_a_start_that_is_cancelled_leaves_nothing(playing: StandIn, backend: Any) -> None:
     import anyio
 
-    from bridle.aio.session import Session
+    from hackamore.aio.session import Session
 
     async def scenario() -> None:
         session = Session(playing(["silent"], timeouts=Timeouts(stop_grace=0.1, kill_grace=0.5)))
@@ -687,7 +687,7 @@ def test_a_start_that_is_cancelled_leaves_nothing(playing: StandIn, backend: Any
 
 @shows("session.life.any-thread")
 def test_threads_share_a_session(playing: StandIn) -> None:
-    from bridle.sync.session import Session
+    from hackamore.sync.session import Session
 
     answers: list[list[str]] = []
     with Session(playing()) as session:
@@ -710,7 +710,7 @@ def test_threads_share_a_session(playing: StandIn) -> None:
 def test_an_operation_that_is_cancelled_is_given_up(playing: StandIn, backend: Any) -> None:
     import anyio
 
-    from bridle.aio.session import Session
+    from hackamore.aio.session import Session
 
     async def scenario() -> None:
         async with Session(playing(limits=Limits(pending_requests=1))) as session:
@@ -733,8 +733,8 @@ def test_an_operation_that_is_cancelled_is_given_up(playing: StandIn, backend: A
 
 @shows("session.life.start-session")
 def test_start_session(shell: Shell, playing: StandIn) -> None:
-    from bridle.aio.session import start_session as waiting
-    from bridle.sync.session import start_session as blocking
+    from hackamore.aio.session import start_session as waiting
+    from hackamore.sync.session import start_session as blocking
 
     async def scenario() -> None:
         session = await got((blocking if shell.blocking else waiting)("hello", playing()))
@@ -751,11 +751,11 @@ def test_start_session(shell: Shell, playing: StandIn) -> None:
     shell.play(scenario)
 
 
-@pytest.mark.parametrize("prompt", [bridle.Options(), 3])
+@pytest.mark.parametrize("prompt", [hackamore.Options(), 3])
 def test_start_session_with_something_that_is_no_prompt_starts_nothing(shell: Shell, prompt: Any) -> None:
-    from bridle.aio.session import start_session as waiting
-    from bridle.sync.session import start_session as blocking
-    from bridle.testing import Script, SimulatedCLI
+    from hackamore.aio.session import start_session as waiting
+    from hackamore.sync.session import start_session as blocking
+    from hackamore.testing import Script, SimulatedCLI
 
     cli = SimulatedCLI(Script())
     text = "`prompt` must be .*, not Options; options are given as `options=`" if prompt != 3 else "not int$"
@@ -765,8 +765,8 @@ def test_start_session_with_something_that_is_no_prompt_starts_nothing(shell: Sh
 
 
 def test_start_session_with_a_prompt_that_cannot_be_sent_leaves_no_process(shell: Shell, playing: StandIn) -> None:
-    from bridle.aio.session import start_session as waiting
-    from bridle.sync.session import start_session as blocking
+    from hackamore.aio.session import start_session as waiting
+    from hackamore.sync.session import start_session as blocking
 
     async def scenario() -> None:
         start = blocking if shell.blocking else waiting
@@ -842,7 +842,7 @@ def test_stops_at_random_moments_leave_nothing(shell: Shell, playing: StandIn) -
                 await got(session.stop())
 
             outcome, _ = await shell.meanwhile(using, stopping)
-            assert outcome is None or isinstance(outcome, BridleError)
+            assert outcome is None or isinstance(outcome, HackamoreError)
             assert session.pid is None or not alive(session.pid)
 
     shell.play(scenario)
@@ -854,7 +854,7 @@ def test_writers_without_end_do_not_keep_the_reader_from_reading(playing: StandI
     import anyio
     import anyio.lowlevel
 
-    from bridle.aio.session import Session
+    from hackamore.aio.session import Session
 
     async def scenario() -> None:
         async with Session(playing()) as session, anyio.create_task_group() as group:
@@ -937,7 +937,7 @@ def test_the_log_tells_kinds_and_sizes_and_no_secret(
     secret = "sk-ant-very-secret"
 
     async def scenario() -> None:
-        with caplog.at_level(logging.DEBUG, "bridle"):
+        with caplog.at_level(logging.DEBUG, "hackamore"):
             async with Running(shell, playing(env={"ANTHROPIC_API_KEY": secret})) as session:
                 turn = await got(session.send(secret))
                 await got(turn.result())
@@ -953,4 +953,4 @@ def test_the_log_tells_kinds_and_sizes_and_no_secret(
         "the session has ended: ",
     ):
         assert said in caplog.text
-    assert {record.name for record in caplog.records if record.name.startswith("bridle")} == {"bridle"}
+    assert {record.name for record in caplog.records if record.name.startswith("hackamore")} == {"hackamore"}

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bridle.errors import SpawnError, StartError
-from bridle.transports.process.reaper import reaper
-from bridle.transports.process.spawn import spawn_error
+from hackamore.errors import SpawnError, StartError
+from hackamore.transports.process.reaper import reaper
+from hackamore.transports.process.spawn import spawn_error
 from tests.contract import shows
 from tests.support.leaks import open_descriptors
 from tests.support.talking import Running, got, make, texts
@@ -31,7 +31,7 @@ def threads_left(count: int) -> Iterator[list[int]]:
     real, wanted = threading.Thread.start, [0]
 
     def start(thread: threading.Thread) -> None:
-        if thread.name.startswith("bridle"):
+        if thread.name.startswith("hackamore"):
             wanted[0] += 1
             if wanted[0] == count + 1:
                 raise RuntimeError("can't start new thread")

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from bridle import Allow, HookMatcher, Limits, Options, SlowConsumerError
-from bridle.protocol.states.session import TurnState
-from bridle.session.core import SessionCore
-from bridle.session.events import ActivityChanged, SessionFailed
-from bridle.session.readers import Inbox, Readers
+from hackamore import Allow, HookMatcher, Limits, Options, SlowConsumerError
+from hackamore.protocol.states.session import TurnState
+from hackamore.session.core import SessionCore
+from hackamore.session.events import ActivityChanged, SessionFailed
+from hackamore.session.readers import Inbox, Readers
 from tests.contract import shows
 
 MANY = 10_000

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from bridle.hooks import HookMatcher, HookOutput
-from bridle.permissions import Deny
-from bridle.protocol.states.session import SessionState
-from bridle.tools import ToolContext, tool, tool_server
+from hackamore.hooks import HookMatcher, HookOutput
+from hackamore.permissions import Deny
+from hackamore.protocol.states.session import SessionState
+from hackamore.tools import ToolContext, tool, tool_server
 from tests.contract import shows
 from tests.support.leaks import alive
 from tests.support.light import light, resident

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-import bridle
-from bridle import BridleError, Options, OptionsError, SessionClosedError
-from bridle.options.observing import ONE_TURN, Observation, Subject
+import hackamore
+from hackamore import HackamoreError, Options, OptionsError, SessionClosedError
+from hackamore.options.observing import ONE_TURN, Observation, Subject
 from tests.contract import shows
 from tests.support import stand_in
 from tests.support.observing import Noting
@@ -32,7 +32,7 @@ VALUE: ContextVar[str] = ContextVar("VALUE", default="")
 HANG = steps(["hang"])
 
 
-class Refusal(BridleError):
+class Refusal(HackamoreError):
     """An observer refuses a prompt, or ends a turn."""
 
 
@@ -62,7 +62,7 @@ class Notes(Noting):
                 if self.kept.ends:
                     self.subject.end_turn(ONE_TURN, Refusal("enough"))
 
-    def ended(self, error: BridleError | None, exit_code: int | None) -> None:
+    def ended(self, error: HackamoreError | None, exit_code: int | None) -> None:
         try:
             super().ended(error, exit_code)
         finally:
@@ -259,7 +259,7 @@ def test_an_observer_ends_a_turn(shell: Shell, playing: StandIn, plain: StandIn)
             assert await texts(await got(session.send("again"))) == ["again"]  # the session goes on
             kept.one.subject.end_turn(turn.id, Refusal("it is over, nothing happens"))
         steered = Kept()
-        options = playing(telemetry=steered, can_use_tool=lambda request: bridle.Allow())
+        options = playing(telemetry=steered, can_use_tool=lambda request: hackamore.Allow())
         await ends(steered, lambda: shell.query(work, options).result())
         assert steered.ended_once().of("turn_changed")[-1][1] in ("failed", "interrupted")
         one_way = Kept()
@@ -286,7 +286,7 @@ def test_an_observer_that_raises_is_logged_and_nothing_else(
         *("prompt_sending", "launching", "launched", "ready", "turn_changed", "assistant", "result"),
         *("callback_started", "callback_ended", "request_sent", "request_ended", "ended"),
     )
-    heard: list[bridle.StreamWarning] = []
+    heard: list[hackamore.StreamWarning] = []
     kept, one_way = Kept(*methods, error=problem), Kept(*methods, error=problem)
 
     async def scenario() -> None:
@@ -302,7 +302,7 @@ def test_an_observer_that_raises_is_logged_and_nothing_else(
         assert collected.terminal_error is None
         assert {warning.code for warning in collected.warnings} == {"CALLBACK_FAILED"}
 
-    with caplog.at_level(logging.ERROR, "bridle"):
+    with caplog.at_level(logging.ERROR, "hackamore"):
         shell.play(scenario)
     for notes in (kept.ended_once(), one_way.ended_once()):
         assert "result" in notes.names()
@@ -323,14 +323,14 @@ def test_an_observer_that_cannot_begin_prevents_the_session(shell: Shell, playin
 def test_the_end_comes_last_and_once(shell: Shell, playing: StandIn, plain: StandIn, tmp_path: Path) -> None:
     async def failed_start(kept: Kept) -> None:
         session = make(shell, playing(["refuse", "not today"], telemetry=kept))
-        await raised(session.start, bridle.StartError)
+        await raised(session.start, hackamore.StartError)
 
     async def no_program(kept: Kept) -> None:
         options = playing(cli_path=str(tmp_path / "missing"), telemetry=kept)
-        await raised(make(shell, options).start, bridle.StartError)
+        await raised(make(shell, options).start, hackamore.StartError)
 
     async def query_without_program(kept: Kept) -> None:
-        await raised(lambda: shell.run("hello", Options(cli_path=tmp_path / "missing", telemetry=kept)), BridleError)
+        await raised(lambda: shell.run("hello", Options(cli_path=tmp_path / "missing", telemetry=kept)), HackamoreError)
 
     async def stop_before_start(kept: Kept) -> None:
         session = make(shell, playing(telemetry=kept))
@@ -339,15 +339,15 @@ def test_the_end_comes_last_and_once(shell: Shell, playing: StandIn, plain: Stan
     async def crash(kept: Kept) -> None:
         async with Running(shell, playing(telemetry=kept)) as session:
             turn = await got(session.send(steps(["text", "begun"], ["exit", 3])))
-            await raised(lambda: texts(turn), BridleError)
+            await raised(lambda: texts(turn), HackamoreError)
 
     async def kill(kept: Kept) -> None:
         async with Running(shell, playing(telemetry=kept)) as session:
             turn = await got(session.send(steps(["text", "begun"], ["die"])))
-            await raised(lambda: texts(turn), BridleError)
+            await raised(lambda: texts(turn), HackamoreError)
 
     async def query_that_crashes(kept: Kept) -> None:
-        await raised(lambda: shell.run("hello", plain(["frame", "init"], ["exit", 3], telemetry=kept)), BridleError)
+        await raised(lambda: shell.run("hello", plain(["frame", "init"], ["exit", 3], telemetry=kept)), HackamoreError)
 
     async def stop_in_a_turn(kept: Kept) -> None:
         async with Running(shell, playing(telemetry=kept)) as session:
@@ -380,7 +380,7 @@ def test_what_is_forgotten_ends(shell: Shell, playing: StandIn, plain: StandIn) 
         await got(forgotten.send(HANG))
         streams = [
             shell.query("hello", plain(["frame", "init"], ["sleep", 60], telemetry=query)),
-            shell.query(HANG, playing(telemetry=steered, can_use_tool=lambda request: bridle.Allow())),
+            shell.query(HANG, playing(telemetry=steered, can_use_tool=lambda request: hackamore.Allow())),
         ]
         await streams[0].next_item()
         await streams[1].start()
@@ -410,11 +410,11 @@ def test_a_cancelled_query_ends(backend: str, playing: StandIn, plain: StandIn) 
                 scope.cancel()
 
     async def scenario() -> None:
-        options = playing(telemetry=steered, can_use_tool=lambda request: bridle.Allow())
+        options = playing(telemetry=steered, can_use_tool=lambda request: hackamore.Allow())
         text = steps(["text", "begun"], ["hang"])
-        await read(bridle.query(text, options), steered, anyio.CancelScope())
+        await read(hackamore.query(text, options), steered, anyio.CancelScope())
         options = plain(["frame", "init"], ["sleep", 60], telemetry=one_way)
-        await read(bridle.query("hello", options), one_way, anyio.CancelScope())
+        await read(hackamore.query("hello", options), one_way, anyio.CancelScope())
         with anyio.fail_after(patience(30)):
             while not (steered.one.over.is_set() and one_way.one.over.is_set()):
                 await anyio.sleep(0.01)
@@ -430,7 +430,7 @@ def test_an_event_loop_that_ends_is_an_end(playing: StandIn, caplog: pytest.LogC
     sessions = []
 
     async def scenario() -> None:
-        session = bridle.Session(playing(telemetry=kept))
+        session = hackamore.Session(playing(telemetry=kept))
         await session.start()
         await session.send(HANG)
         sessions.append(session)
@@ -474,14 +474,14 @@ def test_callbacks_run_in_the_context_of_the_observer(shell: Shell, playing: Sta
     kept = Kept()
     seen: list[str] = []
 
-    def decide(request: bridle.PermissionRequest) -> bridle.Deny:
+    def decide(request: hackamore.PermissionRequest) -> hackamore.Deny:
         seen.append(VALUE.get())
         VALUE.set("changed")
         if request.tool_use_id == "t2":
             raise ValueError("it goes wrong")
-        return bridle.Deny("no")
+        return hackamore.Deny("no")
 
-    async def decide_later(request: bridle.PermissionRequest) -> bridle.Deny:
+    async def decide_later(request: hackamore.PermissionRequest) -> hackamore.Deny:
         return decide(request)
 
     async def scenario() -> None:
@@ -509,9 +509,9 @@ def test_callbacks_that_are_cancelled_or_still_open_end(shell: Shell, playing: S
     kept = Kept()
     go_on = threading.Event()
 
-    def decide(request: bridle.PermissionRequest) -> bridle.Deny:
+    def decide(request: hackamore.PermissionRequest) -> hackamore.Deny:
         go_on.wait(patience(30))
-        return bridle.Deny("no")
+        return hackamore.Deny("no")
 
     async def scenario() -> None:
         options = playing(telemetry=kept, can_use_tool=decide)

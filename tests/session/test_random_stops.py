@@ -1,6 +1,6 @@
 """Three hundred sessions that are started and ended at random moments, in every way; then nothing of them is left.
 
-BRIDLE_TEST_SEED repeats a run: the moments are random, and so is what the machine makes of them, but who does what to whom is the same.
+HACKAMORE_TEST_SEED repeats a run: the moments are random, and so is what the machine makes of them, but who does what to whom is the same.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 
-from bridle import BridleError, Timeouts
-from bridle.hooks import HookMatcher
-from bridle.permissions import Allow
-from bridle.protocol.states.session import SessionState
-from bridle.testing import Repeat, Reply, ScriptedModel, ToolCall
-from bridle.tools import tool, tool_server
+from hackamore import HackamoreError, Timeouts
+from hackamore.hooks import HookMatcher
+from hackamore.permissions import Allow
+from hackamore.protocol.states.session import SessionState
+from hackamore.testing import Repeat, Reply, ScriptedModel, ToolCall
+from hackamore.tools import tool, tool_server
 from tests.conftest import RealCLI
 from tests.contract import shows
 from tests.support.leaks import alive, wait_gone
@@ -175,7 +175,7 @@ class Guest:
         try:
             await self.end_somehow()
             self.outcome = "fine"
-        except (BridleError, Thrown) as error:
+        except (HackamoreError, Thrown) as error:
             self.outcome = type(error).__name__
         finally:
             self.released.set()
@@ -237,7 +237,7 @@ class QueryGuest(Guest):
         try:
             await self.end_query(self.shell.query(prompt, self.options))
             self.outcome = "fine"
-        except (BridleError, Thrown) as error:
+        except (HackamoreError, Thrown) as error:
             self.outcome = type(error).__name__
         finally:
             self.released.set()
@@ -426,7 +426,7 @@ def test_starts_and_stops_of_the_real_cli(shell: Shell, real_cli: RealCLI, tmp_p
     with ScriptedModel(Repeat(Reply("Working.", ToolCall("Bash", command)))) as model:
 
         def options(**more: Any) -> Any:
-            from bridle import Options
+            from hackamore import Options
 
             environment = real_cli.env(model)
             return Options(cli_path=real_cli.cli_path, cwd=real_cli.cwd, env=environment, inherit_env=False, **more)

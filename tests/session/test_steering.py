@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from bridle import HookMatcher, Limits, Options, ProcessError, StreamWarning, TurnTimeoutError
-from bridle.errors import DecodeErrorLimitError, LineTooLongError, PromptIterableError, SlowConsumerError
-from bridle.session.core import SessionCore
-from bridle.session.events import WarningRaised
-from bridle.session.readers import Inbox
-from bridle.session.steering import SteeredQuery
+from hackamore import HookMatcher, Limits, Options, ProcessError, StreamWarning, TurnTimeoutError
+from hackamore.errors import DecodeErrorLimitError, LineTooLongError, PromptIterableError, SlowConsumerError
+from hackamore.session.core import SessionCore
+from hackamore.session.events import WarningRaised
+from hackamore.session.readers import Inbox
+from hackamore.session.steering import SteeredQuery
 
 TEXT = {"type": "assistant", "message": {"role": "assistant", "content": [{"type": "text", "text": "hello"}]}}
 RESULT = {"type": "result", "subtype": "success"}

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from bridle import HookMatcher, Message, Options, OptionsError, StoreConflictError
-from bridle.answering.jobs import Job
-from bridle.messages.system import MirrorErrorMessage
-from bridle.session.readers import Inbox
-from bridle.session.steering import SteeredQuery
+from hackamore import HookMatcher, Message, Options, OptionsError, StoreConflictError
+from hackamore.answering.jobs import Job
+from hackamore.messages.system import MirrorErrorMessage
+from hackamore.session.readers import Inbox
+from hackamore.session.steering import SteeredQuery
 from tests.session.test_deadlines import HOOK, RESULT, RUNNING, TEXT, Clocked
 
 MAIN = "/c/projects/-work/s.jsonl"
@@ -494,7 +494,7 @@ def test_a_store_is_checked_when_it_is_given(given: dict[str, Any], text: str) -
 def test_a_store_that_inherits_the_defaults_of_the_protocol_does_not_implement_them() -> None:
     from typing import Protocol
 
-    from bridle.options.stores import implements
+    from hackamore.options.stores import implements
 
     class Official(Protocol):
         async def list_sessions(self, project_key: str) -> list[Any]:

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from bridle.storage.sqlite import Database, StorageError
+from hackamore.storage.sqlite import Database, StorageError
 from tests.storage.noting import TABLES, locks, note, notes
 from tests.support.forking import Fork
 from tests.support.patience import patience

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bridle.storage.sqlite import Database
+    from hackamore.storage.sqlite import Database
 
 __all__ = ["TABLES", "locks", "note", "notes"]
 

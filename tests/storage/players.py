@@ -10,13 +10,13 @@ import time
 import traceback
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from bridle.budgets.ledger import Bounds, Ledger
-from bridle.fleet.journal import open_journal
-from bridle.fleet.task import Spec
-from bridle.pool import SQLiteRegistry
-from bridle.pool.registry import Record
-from bridle.storage.holders import holder_name
-from bridle.transcripts.stores import SQLiteStore
+from hackamore.budgets.ledger import Bounds, Ledger
+from hackamore.fleet.journal import open_journal
+from hackamore.fleet.task import Spec
+from hackamore.pool import SQLiteRegistry
+from hackamore.pool.registry import Record
+from hackamore.storage.holders import holder_name
+from hackamore.transcripts.stores import SQLiteStore
 from tests.support.forking import Fork
 from tests.support.journals import open_tasks
 from tests.support.patience import patience

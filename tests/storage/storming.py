@@ -8,8 +8,8 @@ import sys
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from bridle import Budget
-from bridle.transcripts.stores import PostgresStore, RedisStore, S3Store, SQLiteStore
+from hackamore import Budget
+from hackamore.transcripts.stores import PostgresStore, RedisStore, S3Store, SQLiteStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

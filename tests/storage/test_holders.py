@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from bridle.storage.holders import (
+from hackamore.storage.holders import (
     boot,
     describe,
     holder_name,
@@ -28,7 +28,7 @@ from bridle.storage.holders import (
     runs,
     start_time,
 )
-from bridle.storage.leases import Sightings
+from hackamore.storage.leases import Sightings
 from tests.support.patience import patience
 
 

@@ -12,11 +12,11 @@ from itertools import count
 
 import pytest
 
-from bridle.storage.holders import holder_name
-from bridle.storage.leases import Heart, Sightings, sign
+from hackamore.storage.holders import holder_name
+from hackamore.storage.leases import Heart, Sightings, sign
 from tests.support.patience import patience
 
-NAME = "bridle-heart"
+NAME = "hackamore-heart"
 ELSEWHERE = "machine|boot|space|1|1|abc"
 SOON = 0.005
 

@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
-from bridle.storage import sqlite as sqlite_module
-from bridle.storage.sqlite import Database, StorageError
+from hackamore.storage import sqlite as sqlite_module
+from hackamore.storage.sqlite import Database, StorageError
 from tests.storage import forking_in_c
 from tests.storage.noting import TABLES, note, notes
 from tests.support.forking import Baton, Fork
@@ -313,7 +313,7 @@ def test_one_program_makes_the_tables_and_brings_them_up_to_date(path: str) -> N
             ("old", "ab", None)
         ]
         third.close()
-    with pytest.raises(StorageError, match="has version 3, and this Bridle knows up to 2") as caught:
+    with pytest.raises(StorageError, match="has version 3, and this Hackamore knows up to 2") as caught:
         notes(Database(path, tables, 2, 5, migrations=steps))
     assert not caught.value.retryable
     with pytest.raises(StorageError, match="has version 3, which is too old"):
@@ -395,7 +395,7 @@ def test_a_call_waits_for_other_programs_as_long_as_is_left(path: str, monkeypat
     database.close()
 
 
-KIND = "Check that it is a SQLite file of Bridle on a local disk, and that its folder is writable."
+KIND = "Check that it is a SQLite file of Hackamore on a local disk, and that its folder is writable."
 LATER = "Another program held it for more than"
 SPACE = "Free some space: nothing was lost, and the same call continues."
 

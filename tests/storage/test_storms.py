@@ -17,7 +17,7 @@ from typing import Any
 import boto3  # type: ignore[import-untyped]
 import pytest
 
-from bridle import Budget
+from hackamore import Budget
 from tests.storage import storming
 from tests.storage.storming import DOLLARS, MAKE, key
 from tests.support.patience import patience

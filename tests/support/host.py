@@ -18,10 +18,10 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-import bridle
-import bridle.sync
-from bridle import Options
-from bridle.transports.process.watchdog import watchdog
+import hackamore
+import hackamore.sync
+from hackamore import Options
+from hackamore.transports.process.watchdog import watchdog
 
 
 class Wanted(Exception):
@@ -86,7 +86,7 @@ def end_here(ending: str) -> None:
 
 
 def blocking(ending: str, options: Options, mark: str) -> None:
-    stream = bridle.sync.query("go", options)
+    stream = hackamore.sync.query("go", options)
     if ending == "close":
         with stream:
             stream.next_item()
@@ -112,7 +112,7 @@ def blocking(ending: str, options: Options, mark: str) -> None:
 async def waiting(ending: str, options: Options, mark: str) -> None:
     import anyio
 
-    stream = bridle.query("go", options)
+    stream = hackamore.query("go", options)
     if ending == "close":
         async with stream:
             await stream.next_item()

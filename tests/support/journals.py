@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bridle.fleet.journal import Journal
+    from hackamore.fleet.journal import Journal
 
 __all__ = ["next_due", "open_tasks"]
 

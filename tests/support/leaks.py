@@ -8,16 +8,16 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from bridle.transports.process.processes import descendants, identity
-from bridle.transports.process.reaper import reaper
-from bridle.transports.process.watchdog import watchdog
+from hackamore.transports.process.processes import descendants, identity
+from hackamore.transports.process.reaper import reaper
+from hackamore.transports.process.watchdog import watchdog
 from tests.support.patience import patience
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SECONDS = 15.0
-KEPT = "bridle-stores"
+KEPT = "hackamore-stores"
 """The thread with the loop of async stores in blocking programs: it stays for as long as the program runs."""
 
 
@@ -35,7 +35,7 @@ def join_library_threads() -> list[str]:
     """Wait for the library's own threads, which end when there is nothing to do; return the names of those that did not."""
     left: list[str] = []
     for thread in threading.enumerate():
-        if thread.name.startswith("bridle-") and thread.name != KEPT:
+        if thread.name.startswith("hackamore-") and thread.name != KEPT:
             until = time.monotonic() + patience(SECONDS)
             while thread.is_alive() and time.monotonic() < until:
                 reaper.retire()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bridle import Options
+from hackamore import Options
 from tests.support import light_cli
 from tests.support.programs import program
 

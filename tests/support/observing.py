@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bridle import BridleError
-from bridle.options.observing import CallbackCall, CallbackEnd, Observation
+from hackamore import HackamoreError
+from hackamore.options.observing import CallbackCall, CallbackEnd, Observation
 
 
 class Noting(Observation):
@@ -56,7 +56,7 @@ class Noting(Observation):
     def ready(self) -> None:
         self.note("ready")
 
-    def turn_changed(self, turn_id: str, state: str, error: BridleError | None) -> None:
+    def turn_changed(self, turn_id: str, state: str, error: HackamoreError | None) -> None:
         self.note("turn_changed", turn_id, state, error)
 
     def messages_received(self, messages: Any, turn_ids: tuple[str, ...]) -> None:
@@ -72,10 +72,10 @@ class Noting(Observation):
     def request_sent(self, request_id: str, operation: str) -> None:
         self.note("request_sent", request_id, operation)
 
-    def request_ended(self, request_id: str, error: BridleError | None) -> None:
+    def request_ended(self, request_id: str, error: HackamoreError | None) -> None:
         self.note("request_ended", request_id, error)
 
-    def ended(self, error: BridleError | None, exit_code: int | None) -> None:
+    def ended(self, error: HackamoreError | None, exit_code: int | None) -> None:
         self.note("ended", error, exit_code)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bridle import Options
+from hackamore import Options
 from tests.support import stand_in
 from tests.support.leaks import nothing_left
 from tests.support.programs import program

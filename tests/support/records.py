@@ -1,4 +1,4 @@
-"""What every record of the logger `bridle` has, whoever logs it."""
+"""What every record of the logger `hackamore` has, whoever logs it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class CompleteRecords(logging.Handler):
         self.records.append(record)
         fields, message = vars(record), record.getMessage()
         place = f"{record.pathname}:{record.lineno}: {message!r}"
-        wanted = (*IDS, *OF_FLEETS) if "/bridle/fleet/" in record.pathname else IDS
+        wanted = (*IDS, *OF_FLEETS) if "/hackamore/fleet/" in record.pathname else IDS
         if missing := [name for name in wanted if name not in fields]:
             self.incomplete.append(f"{place} has no {', '.join(missing)}")
         elif not isinstance(fields["pid"], int | None) or not isinstance(fields["session_id"], str | None):

@@ -1,6 +1,6 @@
 """The seed of all that tests choose at random: a new one for each run in CI, otherwise the same cases every time.
 
-`BRIDLE_TEST_SEED` repeats a run. The header of pytest names the seed.
+`HACKAMORE_TEST_SEED` repeats a run. The header of pytest names the seed.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import secrets
 
-VARIABLE = "BRIDLE_TEST_SEED"
-if os.environ.get("BRIDLE_CI") == "1":
+VARIABLE = "HACKAMORE_TEST_SEED"
+if os.environ.get("HACKAMORE_CI") == "1":
     os.environ.setdefault(VARIABLE, str(secrets.randbelow(999_999) + 1))  # the workers of xdist inherit it
 SEED = int(os.environ.get(VARIABLE, "0"))
 

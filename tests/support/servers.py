@@ -100,7 +100,7 @@ class Server:
 def running(kind: type[Server]) -> Iterator[Any]:
     """Yield a running server; skip the test where its program is missing."""
     # Not in the folder of pytest, which is closed to the other user that PostgreSQL may need.
-    with tempfile.TemporaryDirectory(prefix=f"bridle-{kind.__name__.lower()}-") as folder:
+    with tempfile.TemporaryDirectory(prefix=f"hackamore-{kind.__name__.lower()}-") as folder:
         try:
             server = kind(Path(folder))
         except Missing as reason:
@@ -158,7 +158,7 @@ class Postgres(Server):
         self.data = self.folder / "data"
         user, group = self.user_and_group()
         # Mutation testing starts a server for each change: the first one keeps its empty database here, and the others copy it.
-        kept = os.environ.get("BRIDLE_TEST_POSTGRES")
+        kept = os.environ.get("HACKAMORE_TEST_POSTGRES")
         if kept and os.path.isdir(kept):
             subprocess.run(["cp", "-a", kept, self.data], check=True)
             return

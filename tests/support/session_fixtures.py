@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bridle import Options
+from hackamore import Options
 from tests.support import stand_in_session
 from tests.support.programs import program
 from tests.support.query_fixtures import leaves_nothing, shell

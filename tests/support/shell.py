@@ -9,8 +9,8 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any, Literal
 
-import bridle
-from bridle import sync
+import hackamore
+from hackamore import sync
 from tests.support.patience import patience
 
 Backend = Literal["asyncio", "trio", "threads"]
@@ -26,18 +26,18 @@ class Shell:
     def blocking(self) -> bool:
         return self.backend == "threads"
 
-    def query(self, prompt: Any, options: bridle.Options | None = None, **more: Any) -> Stream:
-        return Stream(sync.query(prompt, options, **more) if self.blocking else bridle.query(prompt, options, **more))
+    def query(self, prompt: Any, options: hackamore.Options | None = None, **more: Any) -> Stream:
+        return Stream(sync.query(prompt, options, **more) if self.blocking else hackamore.query(prompt, options, **more))
 
-    async def run(self, prompt: Any, options: bridle.Options | None = None, **more: Any) -> bridle.RunResult[Any]:
+    async def run(self, prompt: Any, options: hackamore.Options | None = None, **more: Any) -> hackamore.RunResult[Any]:
         if self.blocking:
-            answer: bridle.RunResult[Any] = sync.run(prompt, options, **more)
+            answer: hackamore.RunResult[Any] = sync.run(prompt, options, **more)
         else:
-            answer = await bridle.run(prompt, options, **more)
+            answer = await hackamore.run(prompt, options, **more)
         return answer
 
-    def map(self, prompts: Any, options: bridle.Options | None = None, **more: Any) -> Stream:
-        return Stream(sync.map(prompts, options, **more) if self.blocking else bridle.map(prompts, options, **more))
+    def map(self, prompts: Any, options: hackamore.Options | None = None, **more: Any) -> Stream:
+        return Stream(sync.map(prompts, options, **more) if self.blocking else hackamore.map(prompts, options, **more))
 
     async def let_others_run(self) -> None:
         if self.blocking:
@@ -102,8 +102,8 @@ class Stream:
     async def next_item(self) -> Any:
         return await self._call("next_item")
 
-    async def collect(self) -> bridle.CollectResult:
-        collected: bridle.CollectResult = await self._call("collect")
+    async def collect(self) -> hackamore.CollectResult:
+        collected: hackamore.CollectResult = await self._call("collect")
         return collected
 
     async def result(self) -> Any:

@@ -1,7 +1,7 @@
 """The sizes of storms and other tests at random: how many kills, interleavings and tasks they have.
 
-`./dev test` and CI have the first number, BRIDLE_TEST_THOROUGH=1 the second, `./dev storm` (BRIDLE_TEST_STORM=1) the third.
-BRIDLE_TEST_KILLS is the number of kills of each storm instead.
+`./dev test` and CI have the first number, HACKAMORE_TEST_THOROUGH=1 the second, `./dev storm` (HACKAMORE_TEST_STORM=1) the third.
+HACKAMORE_TEST_KILLS is the number of kills of each storm instead.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ SIZES = {
     "conversations": Size(10, 60, 200),
     "runs of the real CLI": Size(50, 200, 1000),
 }
-STORM = bool(os.environ.get("BRIDLE_TEST_STORM"))
-_TIER = 2 if STORM else int(os.environ.get("BRIDLE_TEST_THOROUGH") == "1")
+STORM = bool(os.environ.get("HACKAMORE_TEST_STORM"))
+_TIER = 2 if STORM else int(os.environ.get("HACKAMORE_TEST_THOROUGH") == "1")
 
 
 def size(name: str) -> int:
     """Return the size for this run; mutation testing has a share of it."""
     number = SIZES[name][_TIER]
     if name.startswith("kills"):
-        number = int(os.environ.get("BRIDLE_TEST_KILLS", number))
+        number = int(os.environ.get("HACKAMORE_TEST_KILLS", number))
     return max(1, round(number * min(SHARE, 1)))

@@ -8,14 +8,14 @@ import time
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any
 
-from bridle.aio.session import Session as AsyncSession
-from bridle.messages import AssistantMessage, TextBlock
-from bridle.protocol.states.session import SessionState
-from bridle.sync.session import Session as SyncSession
+from hackamore.aio.session import Session as AsyncSession
+from hackamore.messages import AssistantMessage, TextBlock
+from hackamore.protocol.states.session import SessionState
+from hackamore.sync.session import Session as SyncSession
 from tests.support.patience import patience
 
 if TYPE_CHECKING:
-    from bridle import Options
+    from hackamore import Options
     from tests.support.shell import Shell
 
 
@@ -69,7 +69,7 @@ class Held:
 
     def __init__(self, entered: Any) -> None:
         self._entered = entered
-        self._blocking = type(entered).__module__.startswith("bridle.sync")
+        self._blocking = type(entered).__module__.startswith("hackamore.sync")
 
     async def __aenter__(self) -> Any:
         return self._entered.__enter__() if self._blocking else await self._entered.__aenter__()

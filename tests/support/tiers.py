@@ -2,7 +2,7 @@
 
 Without the flag everything runs, but tests that have no business with shells do not run on all three. A test of the real CLI runs on one,
 chosen by its name: the stand-ins show the same on all of them, in a tenth of the time. A test with a stand-in runs on asyncio and one
-other, chosen by its name and the seed of the run: the shells are made of one source. `BRIDLE_TEST_THOROUGH=1` runs them on each.
+other, chosen by its name and the seed of the run: the shells are made of one source. `HACKAMORE_TEST_THOROUGH=1` runs them on each.
 
 Both rules count for a run of the whole suite only: a test that is named on the command line always runs.
 """
@@ -117,7 +117,7 @@ def reason(test: Described, *, quick: bool) -> str | None:
     """Return why a run of the whole suite leaves a test out, None if it runs it."""
     if quick and (why := left_out(test)):
         return why
-    if not quick and os.environ.get("BRIDLE_TEST_THOROUGH") != "1" and on_another_shell(test):
+    if not quick and os.environ.get("HACKAMORE_TEST_THOROUGH") != "1" and on_another_shell(test):
         return f"tests {'of the real CLI on a second and third' if test.real_cli else 'on a third'} shell"
     return None
 
@@ -160,6 +160,6 @@ class Tiers:
             for why, count in self._left_out.most_common():
                 terminalreporter.line(f"{count:5} {why}")
             terminalreporter.line(
-                "`./dev test --thorough` runs all that `./dev test` leaves out, BRIDLE_TEST_THOROUGH=1 all that it leaves out itself; "
+                "`./dev test --thorough` runs all that `./dev test` leaves out, HACKAMORE_TEST_THOROUGH=1 all that it leaves out itself; "
                 "`./dev test PATH` runs all of a file or folder."
             )

@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import Span, SpanContext
 
-import bridle
+import hackamore
 
 
 class Counts(SpanProcessor):
@@ -47,8 +47,8 @@ class Collected:
         self.meters = MeterProvider([self.reader])
         self.tracer = self.provider.get_tracer("the application")
 
-    def telemetry(self, **more: Any) -> bridle.Telemetry:
-        return bridle.Telemetry(self.provider, self.meters, **more)
+    def telemetry(self, **more: Any) -> hackamore.Telemetry:
+        return hackamore.Telemetry(self.provider, self.meters, **more)
 
     @property
     def spans(self) -> list[ReadableSpan]:

@@ -10,9 +10,9 @@ import pytest
 from opentelemetry import baggage, context, trace
 from opentelemetry.trace import TraceState
 
-import bridle
-from bridle import Options, OptionsError
-from bridle.telemetry import environment as environment_of
+import hackamore
+from hackamore import Options, OptionsError
+from hackamore.telemetry import environment as environment_of
 from tests.contract import shows
 from tests.support.session_fixtures import StandIn
 from tests.support.shell import Shell
@@ -71,7 +71,7 @@ def test_a_query_gets_the_context_of_its_own_span(
     text = json.dumps([["await_file", str(read)]])  # a process that has ended has no variables
 
     async def scenario() -> None:
-        options = playing(telemetry=collected.telemetry(), can_use_tool=lambda request: bridle.Allow())
+        options = playing(telemetry=collected.telemetry(), can_use_tool=lambda request: hackamore.Allow())
         for prompt in (text, iter([text])):
             with collected.tracer.start_as_current_span("caller"):
                 stream = shell.query(prompt, options)
@@ -95,7 +95,7 @@ def test_the_state_of_a_trace_goes_along(collected: Collected, playing: StandIn)
     parent = trace.SpanContext(7, 8, True, trace.TraceFlags(1), TraceState([("vendor", "state")]))
     token = context.attach(trace.set_span_in_context(trace.NonRecordingSpan(parent)))
     try:
-        with bridle.sync.Session(playing(telemetry=collected.telemetry())) as session:
+        with hackamore.sync.Session(playing(telemetry=collected.telemetry())) as session:
             assert session.pid is not None
             found = environment(session.pid)
     finally:
@@ -128,7 +128,7 @@ def test_an_exporter_that_writes_into_the_protocol_is_refused(
         Options(telemetry=telemetry, inherit_env=["OTEL_TRACES_EXPORTER"]),
         Options(telemetry=telemetry, inherit_env=False, env={"OTEL_TRACES_EXPORTER": "console"}),
     ):
-        for make in (bridle.Session, bridle.sync.Session, lambda options: bridle.query("hello", options)):
+        for make in (hackamore.Session, hackamore.sync.Session, lambda options: hackamore.query("hello", options)):
             with pytest.raises(OptionsError, match="OTEL_TRACES_EXPORTER contains `console`") as caught:
                 make(refused)
             assert caught.value.field == "env.OTEL_TRACES_EXPORTER"
@@ -138,7 +138,7 @@ def test_an_exporter_that_writes_into_the_protocol_is_refused(
         Options(telemetry=telemetry, env={"OTEL_TRACES_EXPORTER": "otlp"}),
         Options(telemetry=telemetry, env={"OTEL_TRACES_EXPORTER": None}),
     ):
-        bridle.Session(allowed)
+        hackamore.Session(allowed)
 
 
 def test_provider_and_name(shell: Shell, collected: Collected, playing: StandIn) -> None:
@@ -184,8 +184,8 @@ def test_the_provider_is_that_of_the_cli(
     assert environment_of.provider(variables) == expected
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    stream = bridle.sync.query("hello", Options(telemetry=collected.telemetry(), cli_path="/missing/claude"))
-    with pytest.raises(bridle.CLINotFoundError):
+    stream = hackamore.sync.query("hello", Options(telemetry=collected.telemetry(), cli_path="/missing/claude"))
+    with pytest.raises(hackamore.CLINotFoundError):
         stream.result()
     assert attributes(collected.one("invoke_agent claude-code"))["gen_ai.provider.name"] == expected
 

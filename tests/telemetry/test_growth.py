@@ -12,8 +12,8 @@ import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.trace import TracerProvider
 
-from bridle import Options, Telemetry
-from bridle.queries.plain import PlainQuery
+from hackamore import Options, Telemetry
+from hackamore.queries.plain import PlainQuery
 from tests.support.patience import patience
 
 if TYPE_CHECKING:

@@ -21,9 +21,9 @@ from opentelemetry.semconv._incubating.attributes import (
     process_attributes,
 )
 
-import bridle
-from bridle import Options, OptionsError
-from bridle.telemetry import names
+import hackamore
+from hackamore import Options, OptionsError
+from hackamore.telemetry import names
 from tests.contract import shows
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -37,7 +37,7 @@ def published(*modules: object) -> set[str]:
 def test_attributes_are_those_of_the_conventions() -> None:
     assert metadata.version("opentelemetry-semantic-conventions") >= names.CONVENTIONS
     known = published(gen_ai_attributes, mcp_attributes, error_attributes, process_attributes)
-    ours = {name for name in names.ATTRIBUTES if not name.startswith("bridle.")}
+    ours = {name for name in names.ATTRIBUTES if not name.startswith("hackamore.")}
     assert ours <= known, ours - known
     operations = {value.value for value in gen_ai_attributes.GenAiOperationNameValues}
     assert {names.INVOKE_AGENT, names.CHAT, names.EXECUTE_TOOL} <= operations
@@ -53,7 +53,7 @@ def test_metrics_are_those_of_the_conventions() -> None:
     ours = {
         metric.name: {"instrument": metric.instrument, "unit": metric.unit}
         for metric in names.METRICS
-        if not metric.name.startswith("bridle.")
+        if not metric.name.startswith("hackamore.")
     }
     assert ours == conventions["metrics"]
 
@@ -81,11 +81,11 @@ def test_the_guide_lists_all_names() -> None:
 @shows("telemetry.light")
 def test_opentelemetry_is_loaded_with_the_first_telemetry_only() -> None:
     code = (
-        "import sys, bridle\n"
+        "import sys, hackamore\n"
         "def loaded(): return [name for name in sys.modules if name.startswith('opentelemetry')]\n"
-        "bridle.Options(); bridle.Telemetry\n"
+        "hackamore.Options(); hackamore.Telemetry\n"
         "assert not loaded(), loaded()\n"
-        "bridle.Telemetry()\n"
+        "hackamore.Telemetry()\n"
         "assert loaded()\n"
         "assert not [name for name in loaded() if name.startswith('opentelemetry.sdk')]"
     )
@@ -96,43 +96,43 @@ def test_opentelemetry_is_loaded_with_the_first_telemetry_only() -> None:
 def test_without_the_package_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.trace", None)
     with pytest.raises(OptionsError) as caught:
-        bridle.Telemetry()
+        hackamore.Telemetry()
     assert caught.value.field == "telemetry"
     assert str(caught.value) == (
-        "`bridle.Telemetry` needs the package opentelemetry-api, which is not installed. Install `bridle[otel]`."
+        "`hackamore.Telemetry` needs the package opentelemetry-api, which is not installed. Install `hackamore[otel]`."
     )
 
 
 def test_bad_arguments_are_refused() -> None:
     with pytest.raises(TypeError, match=r"`tracer_provider` must be an object with the method `get_tracer`"):
-        bridle.Telemetry("otlp")  # type: ignore[arg-type]
+        hackamore.Telemetry("otlp")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"`meter_provider` must be an object with the method `get_meter`"):
-        bridle.Telemetry(meter_provider=object)  # type: ignore[arg-type]
+        hackamore.Telemetry(meter_provider=object)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"`content` must be a bool or None, not str"):
-        bridle.Telemetry(content="yes")  # type: ignore[arg-type]
+        hackamore.Telemetry(content="yes")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"`cli` must be a bool, not int"):
-        bridle.Telemetry(cli=1)  # type: ignore[arg-type]
+        hackamore.Telemetry(cli=1)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="`name` must not be empty"):
-        bridle.Telemetry(name="")
+        hackamore.Telemetry(name="")
     with pytest.raises(OptionsError, match=r"`telemetry` must be an object with the method `observe`"):
         Options(telemetry=True)  # type: ignore[arg-type]
-    assert repr(bridle.Telemetry(name="reviewer")) == "Telemetry(content=None, cli=False, name='reviewer')"
+    assert repr(hackamore.Telemetry(name="reviewer")) == "Telemetry(content=None, cli=False, name='reviewer')"
 
 
 def test_settings_can_be_sent_to_another_process_and_providers_cannot() -> None:
-    telemetry = bridle.Telemetry(content=True, cli=True, name="reviewer")
+    telemetry = hackamore.Telemetry(content=True, cli=True, name="reviewer")
     telemetry.observe_run("a fleet", 4).ended(None)
     assert repr(pickle.loads(pickle.dumps(telemetry))) == repr(telemetry)
     for providers in ({"tracer_provider": TracerProvider()}, {"meter_provider": MeterProvider()}):
         with pytest.raises(TypeError, match="belongs to its process"):
-            pickle.dumps(bridle.Telemetry(**providers))
+            pickle.dumps(hackamore.Telemetry(**providers))
 
 
 def test_a_provider_that_comes_later_gets_the_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
     readers = InMemoryMetricReader(), InMemoryMetricReader()
     providers = [MeterProvider([reader]) for reader in readers]
     monkeypatch.setattr(metrics, "get_meter_provider", lambda: providers[0])
-    telemetry, other = bridle.Telemetry(), bridle.Telemetry()
+    telemetry, other = hackamore.Telemetry(), hackamore.Telemetry()
     for later in (False, True):
         if later:
             monkeypatch.setattr(metrics, "get_meter_provider", lambda: providers[1])

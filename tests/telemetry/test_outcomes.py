@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 from opentelemetry import trace
 
-import bridle
-from bridle import Allow, BridleError, Deny, HookOutput, Options
-from bridle.testing import Script, SimulatedCLI
+import hackamore
+from hackamore import Allow, HackamoreError, Deny, HookOutput, Options
+from hackamore.testing import Script, SimulatedCLI
 from tests.contract import shows
 from tests.telemetry.collecting import Collected, attributes
 
-HOOK, PERMISSION, SERVED = "bridle.hook PreToolUse", "bridle.permission", "tools/call mcp__shop__price"
+HOOK, PERMISSION, SERVED = "hackamore.hook PreToolUse", "hackamore.permission", "tools/call mcp__shop__price"
 
 
 def played(collected: Collected, script: Script, **more: Any) -> None:
     options = Options(telemetry=collected.telemetry(content=True), **more)
-    with SimulatedCLI(script) as cli, contextlib.suppress(BridleError):
-        bridle.sync.run("go", options, transport=cli)
+    with SimulatedCLI(script) as cli, contextlib.suppress(HackamoreError):
+        hackamore.sync.run("go", options, transport=cli)
 
 
 def outcome(collected: Collected, name: str) -> tuple[str, str | None, str | None]:
@@ -30,7 +30,7 @@ def outcome(collected: Collected, name: str) -> tuple[str, str | None, str | Non
     found = attributes(span)
     failed = span.status.status_code is trace.StatusCode.ERROR
     assert failed == ("error.type" in found)
-    return found["bridle.callback.outcome"], found.get("bridle.decision"), found.get("error.type")
+    return found["hackamore.callback.outcome"], found.get("hackamore.decision"), found.get("error.type")
 
 
 def fails(*_: object) -> Any:
@@ -52,7 +52,7 @@ def fails(*_: object) -> Any:
     ids=["nothing", "stop", "continue", "deny", "block", "failed"],
 )
 def test_the_span_of_a_hook_says_what_it_decided(collected: Collected, answer: Any, expected: Any) -> None:
-    hooks: Any = {"PreToolUse": bridle.HookMatcher("Read", [answer])}
+    hooks: Any = {"PreToolUse": hackamore.HookMatcher("Read", [answer])}
     played(collected, Script().user("go").calls("Read", {"file_path": "a"}).says("done"), hooks=hooks)
     assert outcome(collected, HOOK) == expected
 
@@ -71,8 +71,8 @@ def test_the_span_of_a_hook_says_what_it_decided(collected: Collected, answer: A
 def test_the_span_of_a_permission_says_what_it_decided(collected: Collected, answer: Any, expected: Any) -> None:
     played(collected, Script().user("go").calls("Bash", {"command": "rm -r cache"}).says("done"), can_use_tool=answer)
     assert outcome(collected, PERMISSION) == expected
-    [(waited, (count, _))] = collected.points("bridle.permission.wait")
-    assert (waited, count) == ({"gen_ai.tool.name": "Bash", "bridle.decision": expected[1]}, 1)
+    [(waited, (count, _))] = collected.points("hackamore.permission.wait")
+    assert (waited, count) == ({"gen_ai.tool.name": "Bash", "hackamore.decision": expected[1]}, 1)
 
 
 def answering(answer: dict[str, Any]) -> Any:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 
-import bridle
-from bridle import Options, PoolTimeoutError
-from bridle.telemetry import names
-from bridle.testing import Script, SimulatedCLI
+import hackamore
+from hackamore import Options, PoolTimeoutError
+from hackamore.telemetry import names
+from hackamore.testing import Script, SimulatedCLI
 from tests.contract import shows
 from tests.telemetry.collecting import attributes, place_of
 
@@ -24,7 +24,7 @@ def test_each_wait_is_a_span_of_its_caller(collected: Collected, backend: str) -
     async def scenario() -> None:
         with SimulatedCLI(Script().user().says("Hi."), per_session=True) as cli:
             options = Options(telemetry=collected.telemetry())
-            async with bridle.SessionPool(options, warm=0, max_live=1, transport=cli) as pool:
+            async with hackamore.SessionPool(options, warm=0, max_live=1, transport=cli) as pool:
                 for key in ("a", "b"):
                     with collected.tracer.start_as_current_span(f"request of {key}"):
                         async with pool.conversation(key) as session:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import bridle
-from bridle import Options
-from bridle.testing import Script
+import hackamore
+from hackamore import Options
+from hackamore.testing import Script
 from tests.contract import shows
 from tests.support.patience import patience
 from tests.support.shell import Shell
@@ -81,7 +81,7 @@ class Receiver:
 
 
 def agent(real_cli: RealCLI, collected: Collected, env: dict[str, str], **more: Any) -> Options:
-    @bridle.tool
+    @hackamore.tool
     def price(article: str) -> str:
         """Return a price."""
         with collected.tracer.start_as_current_span("in the tool"):
@@ -106,11 +106,11 @@ def test_the_tree_of_a_turn(real_cli: RealCLI, collected: Collected, shell: Shel
             options = agent(real_cli, collected, real_cli.env(model), telemetry=collected.telemetry())
             answers.append(await shell.run("go", options))
 
-    answers: list[bridle.RunResult[Any]] = []
+    answers: list[hackamore.RunResult[Any]] = []
     shell.play(scenario)
     [answer] = answers
     assert answer.text == "done"
-    hook = "bridle.hook PreToolUse"
+    hook = "hackamore.hook PreToolUse"
     subagent = ("invoke_agent general-purpose", [CHAT, ("execute_tool Bash", [hook])])
     [(name, [(turn, inside)])] = collected.tree()
     assert (name, turn) == ("caller", "invoke_agent claude-code")
@@ -129,7 +129,7 @@ def test_the_tree_of_a_turn(real_cli: RealCLI, collected: Collected, shell: Shel
     assert known["gen_ai.usage.input_tokens"] == answer.result.usage.input_tokens == 40
     assert known["gen_ai.usage.output_tokens"] == answer.result.usage.output_tokens == 20
     assert known["gen_ai.conversation.id"] == answer.session_id
-    ids = {message.message_id for message in answer.messages if isinstance(message, bridle.AssistantMessage)}
+    ids = {message.message_id for message in answer.messages if isinstance(message, hackamore.AssistantMessage)}
     assert {attributes(span)["gen_ai.response.id"] for span in collected.named(CHAT)} == ids
     spent = {point["gen_ai.token.type"]: total for point, (_, total) in collected.points("gen_ai.client.token.usage")}
     assert spent == {"input": 60, "output": 30}  # six requests, two of them of the subagent
@@ -148,7 +148,7 @@ def test_spans_of_the_cli_join_the_trace(real_cli: RealCLI, collected: Collected
             "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint,
             "OTEL_EXPORTER_OTLP_PROTOCOL": "http/json",
         }
-        answer = bridle.sync.run("go", agent(real_cli, collected, env, telemetry=collected.telemetry(cli=True)))
+        answer = hackamore.sync.run("go", agent(real_cli, collected, env, telemetry=collected.telemetry(cli=True)))
     assert answer.text == "done"
     assert receiver.kinds == {"traces", "metrics", "logs"}
     turn = collected.one("invoke_agent claude-code")
@@ -171,16 +171,16 @@ def test_a_killed_cli_leaves_no_open_span(real_cli: RealCLI, collected: Collecte
     played = Script().user("go").calls("Bash", {"command": "sleep 60"}).interrupted()
     with played.model() as model:
         options = agent(real_cli, collected, real_cli.env(model), telemetry=collected.telemetry())
-        with bridle.sync.Session(options) as session:
+        with hackamore.sync.Session(options) as session:
             turn = session.send("go")
             try:
                 for message in turn:
                     if message.type == "assistant" and session.pid is not None:
                         os.kill(session.pid, signal.SIGKILL)
-            except bridle.BridleError as error:
+            except hackamore.HackamoreError as error:
                 failure = type(error).__name__
     found = attributes(collected.one("invoke_agent claude-code"))
-    assert (found["bridle.turn.state"], found["error.type"]) == ("failed", failure)
+    assert (found["hackamore.turn.state"], found["error.type"]) == ("failed", failure)
     assert found["process.exit.code"] == -9
     assert attributes(collected.one("execute_tool Bash"))["error.type"] == "cancelled"
 
@@ -189,13 +189,13 @@ def test_the_first_turn_after_a_resume_has_its_own_cost(real_cli: RealCLI, colle
     played = Script().user("one").says("1").user("two").says("2")
     with played.model() as model:
         options = agent(real_cli, collected, real_cli.env(model), telemetry=collected.telemetry())
-        first = bridle.sync.run("one", options)
-        second = bridle.sync.run("two", options.replace(resume=first.session_id))
+        first = hackamore.sync.run("one", options)
+        second = hackamore.sync.run("two", options.replace(resume=first.session_id))
     assert [first.text, second.text] == ["1", "2"]
-    costs = [attributes(span)["bridle.cost.usd"] for span in collected.named("invoke_agent claude-code")]
+    costs = [attributes(span)["hackamore.cost.usd"] for span in collected.named("invoke_agent claude-code")]
     assert second.result is not None
     assert second.result.total_cost_usd is not None
     assert costs[1] > 0
     assert second.result.total_cost_usd == pytest.approx(sum(costs))
-    assert [total for _, total in collected.points("bridle.cost")] == [pytest.approx(sum(costs))]
+    assert [total for _, total in collected.points("hackamore.cost")] == [pytest.approx(sum(costs))]
     assert sum(total for _, (_, total) in collected.points("gen_ai.client.token.usage")) == 2 * 15

@@ -12,14 +12,14 @@ import pytest
 from opentelemetry import context, trace
 from opentelemetry.sdk.trace import ReadableSpan
 
-import bridle
-from bridle import BridleError, CLINotFoundError, Options, ProcessError
-from bridle.errors import Diagnostic
-from bridle.messages import Message, from_data
-from bridle.options.observing import AttemptFacts, CallbackCall, CallbackEnd, Observation
-from bridle.permissions import MatchedAskRule, PermissionRequest
-from bridle.telemetry import fleets, names, pools, watch
-from bridle.telemetry.watch import Instruments
+import hackamore
+from hackamore import HackamoreError, CLINotFoundError, Options, ProcessError
+from hackamore.errors import Diagnostic
+from hackamore.messages import Message, from_data
+from hackamore.options.observing import AttemptFacts, CallbackCall, CallbackEnd, Observation
+from hackamore.permissions import MatchedAskRule, PermissionRequest
+from hackamore.telemetry import fleets, names, pools, watch
+from hackamore.telemetry.watch import Instruments
 from tests.contract import shows
 from tests.telemetry.collecting import Collected, attributes, id_of
 
@@ -38,7 +38,7 @@ class Subject:
     def warn(self, code: str, message: str, **context: object) -> None:
         raise AssertionError
 
-    def end_turn(self, turn_id: str | None, error: BridleError) -> None:
+    def end_turn(self, turn_id: str | None, error: HackamoreError) -> None:
         raise AssertionError
 
 
@@ -145,7 +145,7 @@ def test_a_response_has_the_numbers_of_its_last_pieces(collected: Collected, clo
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": "anthropic",
         "gen_ai.conversation.id": "s1",
-        "bridle.times.derived": True,
+        "hackamore.times.derived": True,
     }
     first, last = collected.one("chat m"), collected.one("chat n")
     assert facts(first, "gen_ai.output.messages") == {
@@ -192,12 +192,12 @@ def test_a_response_has_the_numbers_of_its_last_pieces(collected: Collected, clo
         "gen_ai.usage.cache_read.input_tokens": 5,
         "gen_ai.usage.cache_creation.input_tokens": 3,
         "gen_ai.usage.reasoning.output_tokens": 7,  # without written tokens: those of one response are not final
-        "bridle.turn.id": "t1",
-        "bridle.turn.state": "completed",
-        "bridle.inference_calls": 2,
-        "bridle.tool_calls": 0,
+        "hackamore.turn.id": "t1",
+        "hackamore.turn.state": "completed",
+        "hackamore.inference_calls": 2,
+        "hackamore.tool_calls": 0,
     }
-    assert collected.points("bridle.turn.time_to_first_message") == [({"gen_ai.agent.name": "claude-code"}, (1, 1.0))]
+    assert collected.points("hackamore.turn.time_to_first_message") == [({"gen_ai.agent.name": "claude-code"}, (1, 1.0))]
     observed.ended(None, 0)  # no result has told the tokens: those of the responses are measured
     common = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": "anthropic"}
     assert sorted(collected.points("gen_ai.client.token.usage"), key=str) == sorted(
@@ -286,7 +286,7 @@ def test_calls_of_every_kind_are_recorded_only_on_request(collected: Collected, 
     [answer] = msgspec.json.decode(spans[AGENT]["gen_ai.output.messages"])
     expected = {"parts": [{"type": "text", "content": "s3cret"}], "finish_reason": "end_turn"}
     assert answer == {"role": "assistant", **expected}
-    assert "s3cret" not in str(spans["bridle.permission"])
+    assert "s3cret" not in str(spans["hackamore.permission"])
 
 
 @shows("telemetry.metrics")
@@ -298,7 +298,7 @@ def test_each_metric_has_its_number_and_attributes(collected: Collected, clock: 
     clock.seconds += 0.5
     observed.request_ended("r1", None)
     clock.seconds += 0.5
-    observed.request_ended("r2", BridleError("no"))
+    observed.request_ended("r2", HackamoreError("no"))
     observed.request_ended("unknown", None)
     observed.messages_received([said("m1", called("a"), called("b", "Read"))], ("t1",))
     clock.seconds += 2
@@ -316,16 +316,16 @@ def test_each_metric_has_its_number_and_attributes(collected: Collected, clock: 
     tools = [{"gen_ai.tool.name": name, "gen_ai.tool.type": "extension", **agent} for name in ("Bash", "Read")]
     chat = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": "anthropic", "gen_ai.request.model": "m"}
     expected: dict[str, list[Any]] = {
-        "bridle.process.starts": [({}, 1)],
-        "bridle.control.duration": [
-            ({"bridle.operation": "set_model"}, (1, 0.5)),
-            ({"bridle.operation": "interrupt", "error.type": "BridleError"}, (1, 1.0)),
+        "hackamore.process.starts": [({}, 1)],
+        "hackamore.control.duration": [
+            ({"hackamore.operation": "set_model"}, (1, 0.5)),
+            ({"hackamore.operation": "interrupt", "error.type": "HackamoreError"}, (1, 1.0)),
         ],
-        "bridle.turn.time_to_first_message": [(agent, (1, 1.0))],
-        "bridle.permission.wait": [({"gen_ai.tool.name": "Bash", "bridle.decision": "none"}, (1, 4.0))],
+        "hackamore.turn.time_to_first_message": [(agent, (1, 1.0))],
+        "hackamore.permission.wait": [({"gen_ai.tool.name": "Bash", "hackamore.decision": "none"}, (1, 4.0))],
         "gen_ai.execute_tool.duration": [({**tools[0], "error.type": "tool_error"}, (1, 6.0)), (tools[1], (1, 6.0))],
         "gen_ai.client.token.usage": [({**chat, "gen_ai.token.type": "input"}, (1, 8))],
-        "bridle.cost": [(agent, 0.5)],
+        "hackamore.cost": [(agent, 0.5)],
         "gen_ai.invoke_agent.duration": [({"gen_ai.operation.name": "invoke_agent", **agent}, (1, 7.0))],
     }
     found = {name: collected.points(name) for name in expected}
@@ -338,8 +338,8 @@ def test_each_metric_has_its_number_and_attributes(collected: Collected, clock: 
         **tools[0],
     }
     assert bash.status.description == "tool_error"
-    assert attributes(collected.one(AGENT))["bridle.tool_calls"] == 2
-    assert attributes(collected.one(AGENT))["bridle.cost.usd"] == 0.5
+    assert attributes(collected.one(AGENT))["hackamore.tool_calls"] == 2
+    assert attributes(collected.one(AGENT))["hackamore.cost.usd"] == 0.5
 
 
 @shows("telemetry.metrics")
@@ -369,23 +369,23 @@ def test_each_measure_names_its_span(collected: Collected) -> None:
     run.ended(None)
     waiting.ended("s1", "ready", None)
     mine = id_of(caller)  # type: ignore[arg-type]
-    turn, bash, fleet = (id_of(collected.one(name)) for name in (AGENT, "execute_tool Bash", "bridle.fleet.run"))
+    turn, bash, fleet = (id_of(collected.one(name)) for name in (AGENT, "execute_tool Bash", "hackamore.fleet.run"))
     assert collected.exemplars() == {
-        "bridle.process.starts": {mine},
-        "bridle.control.duration": {mine},
-        "bridle.permission.wait": {mine},
-        "bridle.turn.time_to_first_message": {turn},
+        "hackamore.process.starts": {mine},
+        "hackamore.control.duration": {mine},
+        "hackamore.permission.wait": {mine},
+        "hackamore.turn.time_to_first_message": {turn},
         "gen_ai.execute_tool.duration": {bash},
         "gen_ai.client.token.usage": {turn},
-        "bridle.cost": {turn},
+        "hackamore.cost": {turn},
         "gen_ai.invoke_agent.duration": {turn},
-        "bridle.fleet.limit": {fleet},
-        "bridle.fleet.task.wait": {fleet},
-        "bridle.fleet.attempts": {fleet},
-        "bridle.fleet.tasks": {fleet},
-        "bridle.fleet.task.duration": {fleet},
-        "bridle.pool.waiting": {mine},
-        "bridle.pool.wait.duration": {mine},
+        "hackamore.fleet.limit": {fleet},
+        "hackamore.fleet.task.wait": {fleet},
+        "hackamore.fleet.attempts": {fleet},
+        "hackamore.fleet.tasks": {fleet},
+        "hackamore.fleet.task.duration": {fleet},
+        "hackamore.pool.waiting": {mine},
+        "hackamore.pool.wait.duration": {mine},
     }
 
 
@@ -415,12 +415,12 @@ BUCKETS: dict[str, tuple[float, float, int, float]] = {
     "gen_ai.invoke_agent.duration": (0.1, 409.6, 13, 2),
     "gen_ai.execute_tool.duration": SHORT,
     "gen_ai.client.token.usage": (1, 67108864, 14, 4),
-    "bridle.turn.time_to_first_message": SHORT,
-    "bridle.permission.wait": SHORT,
-    "bridle.control.duration": SHORT,
-    "bridle.fleet.task.duration": (0.1, 13107.2, 18, 2),
-    "bridle.fleet.task.wait": (0.1, 13107.2, 18, 2),
-    "bridle.pool.wait.duration": SHORT,
+    "hackamore.turn.time_to_first_message": SHORT,
+    "hackamore.permission.wait": SHORT,
+    "hackamore.control.duration": SHORT,
+    "hackamore.fleet.task.duration": (0.1, 13107.2, 18, 2),
+    "hackamore.fleet.task.wait": (0.1, 13107.2, 18, 2),
+    "hackamore.pool.wait.duration": SHORT,
 }
 
 
@@ -440,11 +440,11 @@ def test_buckets_cover_what_is_measured() -> None:
 @pytest.mark.parametrize(
     ("state", "error", "more", "failure", "told"),
     [
-        ("completed", None, {"terminal_reason": "completed"}, None, {"bridle.terminal_reason": "completed"}),
+        ("completed", None, {"terminal_reason": "completed"}, None, {"hackamore.terminal_reason": "completed"}),
         ("interrupted", None, {"is_error": True, "subtype": "error_during_execution"}, None, {}),
         (
             *("failed", None, {"is_error": True, "subtype": "error_max_turns", "terminal_reason": "max_turns"}),
-            *("max_turns", {"bridle.terminal_reason": "max_turns"}),
+            *("max_turns", {"hackamore.terminal_reason": "max_turns"}),
         ),
         ("failed", None, {"is_error": True, "subtype": "error_max_turns"}, "error_max_turns", {}),
         ("failed", None, {"is_error": True, "subtype": ""}, "error", {}),
@@ -465,8 +465,8 @@ def test_the_end_of_a_turn_says_why(
     observed.turn_changed("t1", state, error)
     turn = collected.one(AGENT)
     found = attributes(turn)
-    assert (found["bridle.turn.state"], found.get("error.type")) == (state, failure)
-    kept = ("bridle.terminal_reason", "process.exit.code")
+    assert (found["hackamore.turn.state"], found.get("error.type")) == (state, failure)
+    kept = ("hackamore.terminal_reason", "process.exit.code")
     assert {name: found[name] for name in kept if name in found} == told
     assert (turn.status.status_code, turn.status.description) == (
         (trace.StatusCode.ERROR, failure) if failure else (trace.StatusCode.UNSET, None)
@@ -494,10 +494,10 @@ def test_the_end_ends_every_span(
     first, second = collected.named(AGENT)
     for turn in (first, second):
         found = attributes(turn)
-        assert (found["bridle.turn.state"], found.get("error.type")) == (state, failure)
+        assert (found["hackamore.turn.state"], found.get("error.type")) == (state, failure)
     for name in ("execute_tool Bash", "execute_tool Task", "execute_tool Read", "invoke_agent subagent"):
         assert {attributes(span).get("error.type") for span in collected.named(name)} == {"cancelled"}
-    assert attributes(collected.one("bridle.hook Stop"))["error.type"] == "cancelled"
+    assert attributes(collected.one("hackamore.hook Stop"))["error.type"] == "cancelled"
     spent = {
         (point["gen_ai.request.model"], point["gen_ai.token.type"]): total
         for point, (_, total) in collected.points("gen_ai.client.token.usage")
@@ -527,13 +527,13 @@ def test_a_turn_of_the_cli_ends_with_its_result(
     observed.messages_received([result(total_cost_usd=1.25, **more)], ())
     first, background = collected.named(AGENT)
     found = attributes(background)
-    assert (found["bridle.background"], found["bridle.turn.state"], found.get("error.type")) == (True, state, failure)
-    assert (found["bridle.cost.usd"], found["bridle.cost.total_usd"]) == (0.25, 1.25)
+    assert (found["hackamore.background"], found["hackamore.turn.state"], found.get("error.type")) == (True, state, failure)
+    assert (found["hackamore.cost.usd"], found["hackamore.cost.total_usd"]) == (0.25, 1.25)
     assert "gen_ai.conversation.id" not in found
     assert parent(background) is None
     assert [link.context.span_id for link in background.links] == [id_of(first)]
-    assert "bridle.background" not in attributes(first)
-    assert [count for _, (count, _) in collected.points("bridle.turn.time_to_first_message")] == []
+    assert "hackamore.background" not in attributes(first)
+    assert [count for _, (count, _) in collected.points("hackamore.turn.time_to_first_message")] == []
     observed.messages_received([said("m2", {"type": "text", "text": "More."})], ())  # another one
     observed.ended(None, 0)
     assert len(collected.named(AGENT)) == 3
@@ -547,9 +547,9 @@ def test_turns_that_are_answered_together_share_a_result(collected: Collected) -
     observed.messages_received([result(total_cost_usd=0.5), result(total_cost_usd=0.75)], together)
     observed.turn_changed("t1", "completed", None)
     observed.turn_changed("t2", "completed", None)
-    first, second = sorted(collected.named(AGENT), key=lambda span: str(attributes(span)["bridle.turn.id"]))
-    assert attributes(first)["bridle.cost.usd"] == 0.75
-    assert "bridle.cost.usd" not in attributes(second)
+    first, second = sorted(collected.named(AGENT), key=lambda span: str(attributes(span)["hackamore.turn.id"]))
+    assert attributes(first)["hackamore.cost.usd"] == 0.75
+    assert "hackamore.cost.usd" not in attributes(second)
     assert not first.links
     assert {link.context.span_id for link in second.links} == {id_of(first)}
     assert parent(collected.one("chat m")) == id_of(first)
@@ -570,8 +570,8 @@ def test_a_turn_is_below_the_span_of_its_caller(collected: Collected, kind: Any)
     assert parent(turn) == id_of(collected.one("making" if kind == "query" else "asking"))
     assert str(variables["TRACEPARENT"]).split("-")[2] == f"{id_of(starting):016x}"
     assert variables["TRACESTATE"] is None
-    assert attributes(turn)["bridle.turn.id"] == "t1"
-    assert "bridle.background" not in attributes(turn)
+    assert attributes(turn)["hackamore.turn.id"] == "t1"
+    assert "hackamore.background" not in attributes(turn)
     assert attributes(turn)["gen_ai.agent.name"] == "mine"
 
 
@@ -614,24 +614,24 @@ OPTIONS: dict[str, Any] = {"agent": None, "env": {}, "inherit_env": True, "resum
                     matched_ask_rule=MatchedAskRule(tool_name="Bash", rule_content="rm:*"),
                 ),
             ),
-            *("bridle.permission", trace.SpanKind.INTERNAL),
+            *("hackamore.permission", trace.SpanKind.INTERNAL),
             {
-                "bridle.decision.rule": "Bash(rm:*)",
-                "bridle.decision.reason": "rule",
-                "bridle.on_failure": "deny",
+                "hackamore.decision.rule": "Bash(rm:*)",
+                "hackamore.decision.reason": "rule",
+                "hackamore.on_failure": "deny",
                 "gen_ai.tool.name": "Bash",
                 "gen_ai.tool.call.id": "a",
             },
         ),
         (
             called_back("permission", request=PermissionRequest(matched_ask_rule=MatchedAskRule(tool_name="Bash"))),
-            *("bridle.permission", trace.SpanKind.INTERNAL),
-            {"bridle.decision.rule": "Bash", "bridle.on_failure": "deny"},
+            *("hackamore.permission", trace.SpanKind.INTERNAL),
+            {"hackamore.decision.rule": "Bash", "hackamore.on_failure": "deny"},
         ),
         (
             called_back("hook", event="Stop", on_failure="block"),
-            *("bridle.hook Stop", trace.SpanKind.INTERNAL),
-            {"bridle.hook.event": "Stop", "bridle.on_failure": "block"},
+            *("hackamore.hook Stop", trace.SpanKind.INTERNAL),
+            {"hackamore.hook.event": "Stop", "hackamore.on_failure": "block"},
         ),
         (
             called_back("mcp", tool="mcp__shop__price", request={"article": "tea"}),
@@ -658,7 +658,7 @@ def test_a_callback_is_a_span_with_its_facts(
     assert [(span.name, span.kind) for span in found] == ([(name, kind)] if name else [])
     assert (started is not None) == bool(name)
     for span in found:
-        cancelled = {"bridle.callback.outcome": "cancelled", "error.type": "callback_cancelled"}
+        cancelled = {"hackamore.callback.outcome": "cancelled", "error.type": "callback_cancelled"}
         assert attributes(span) == {**told, **cancelled}
 
 
@@ -697,12 +697,12 @@ def test_a_callback_is_inside_of_its_call_or_agent(collected: Collected) -> None
     observed.callback_started(after)
     observed.ended(None, 0)
     first, second = (
-        next(s for s in collected.named(AGENT) if attributes(s)["bridle.turn.id"] == t) for t in ("t1", "t2")
+        next(s for s in collected.named(AGENT) if attributes(s)["hackamore.turn.id"] == t) for t in ("t1", "t2")
     )
     bash, finder, read = (
         collected.one(name) for name in ("execute_tool Bash", "invoke_agent finder", "execute_tool Read")
     )
-    above = {name: parent(collected.one(f"bridle.hook {name}")) for name in (*calls, "after the agent")}
+    above = {name: parent(collected.one(f"hackamore.hook {name}")) for name in (*calls, "after the agent")}
     assert above == {
         "of the call": id_of(bash),
         "of the call without its name": id_of(bash),
@@ -713,7 +713,7 @@ def test_a_callback_is_inside_of_its_call_or_agent(collected: Collected) -> None
         "after the agent": id_of(second),
     }
     assert (parent(bash), parent(read)) == (id_of(first), id_of(finder))
-    assert inside == {name: id_of(collected.one(f"bridle.hook {name}")) for name in calls}
+    assert inside == {name: id_of(collected.one(f"hackamore.hook {name}")) for name in calls}
     assert meta["traceparent"].split("-")[2] == f"{inside['of the call']:016x}"
 
 
@@ -728,10 +728,10 @@ def test_what_belongs_to_no_turn_is_inside_of_the_caller(collected: Collected) -
     observed.messages_received([result(total_cost_usd=0.5, modelUsage=used)], ())
     observed.ended(None, 0)
     caller = id_of(span)  # type: ignore[arg-type]
-    assert {parent(collected.one(name)) for name in ("bridle.hook SessionStart", "invoke_agent subagent")} == {caller}
+    assert {parent(collected.one(name)) for name in ("hackamore.hook SessionStart", "invoke_agent subagent")} == {caller}
     exemplars = collected.exemplars()
-    assert exemplars["bridle.cost"] == exemplars["gen_ai.client.token.usage"] == {caller}
-    assert [value for _, value in collected.points("bridle.cost")] == [0.5]
+    assert exemplars["hackamore.cost"] == exemplars["gen_ai.client.token.usage"] == {caller}
+    assert [value for _, value in collected.points("hackamore.cost")] == [0.5]
 
 
 @shows("telemetry.background")
@@ -759,8 +759,8 @@ def test_a_background_agent_ends_with_its_task(collected: Collected, status: str
         "gen_ai.usage.input_tokens": 3,
         "gen_ai.usage.cache_read.input_tokens": 0,
         "gen_ai.usage.cache_creation.input_tokens": 0,
-        "bridle.inference_calls": 2,
-        "bridle.tool_calls": 1,
+        "hackamore.inference_calls": 2,
+        "hackamore.tool_calls": 1,
         **({} if failure is None else {"error.type": failure}),
     }
     assert parent(finder) == id_of(collected.one("execute_tool Task"))
@@ -800,25 +800,25 @@ def test_a_step_of_an_attempt_is_current_until_it_ends(collected: Collected, ste
     spans.ended("waiting", "crash", "failed", "s1")
     run.ended(ValueError("no"))
     assert now() == 0
-    name = "bridle.fleet.verify" if step == "verify" else "bridle.fleet.workspace"
+    name = "hackamore.fleet.verify" if step == "verify" else "hackamore.fleet.workspace"
     one = collected.one(name)
     assert (id_of(one), parent(one), one.status.description) == (inner, attempt, "ValueError")
-    told = {} if step == "verify" else {"bridle.fleet.workspace.step": step}
+    told = {} if step == "verify" else {"hackamore.fleet.workspace.step": step}
     assert attributes(one) == {**told, "error.type": "ValueError"}
-    whole = collected.one("bridle.fleet.attempt")
-    assert (parent(whole), whole.status.description) == (id_of(collected.one("bridle.fleet.run")), "failed")
+    whole = collected.one("hackamore.fleet.attempt")
+    assert (parent(whole), whole.status.description) == (id_of(collected.one("hackamore.fleet.run")), "failed")
     assert attributes(whole) == {
-        "bridle.fleet.task.id": "task",
-        "bridle.fleet.attempt.number": 2,
-        "bridle.fleet.attempt.resumed": True,
+        "hackamore.fleet.task.id": "task",
+        "hackamore.fleet.attempt.number": 2,
+        "hackamore.fleet.attempt.resumed": True,
         "gen_ai.conversation.id": "s1",
-        "bridle.fleet.task.state": "waiting",
-        "bridle.fleet.attempt.cause": "crash",
+        "hackamore.fleet.task.state": "waiting",
+        "hackamore.fleet.attempt.cause": "crash",
         "error.type": "failed",
     }
-    assert attributes(collected.one("bridle.fleet.run")) == {
-        "bridle.fleet.id": "f1",
-        "bridle.fleet.concurrency": 3,
+    assert attributes(collected.one("hackamore.fleet.run")) == {
+        "hackamore.fleet.id": "f1",
+        "hackamore.fleet.concurrency": 3,
         "error.type": "ValueError",
     }
 
@@ -836,34 +836,34 @@ def test_numbers_of_fleets_and_pools(collected: Collected, clock: Clock) -> None
     run.task_ended("succeeded", 2.5)
     pool = telemetry.observe_pool()
     waits = pool.waiting(), pool.waiting()
-    assert collected.points("bridle.fleet.limit") == [({}, 6)]
-    assert collected.points("bridle.pool.waiting") == [({}, 2)]
+    assert collected.points("hackamore.fleet.limit") == [({}, 6)]
+    assert collected.points("hackamore.pool.waiting") == [({}, 2)]
     clock.seconds += 3
     waits[0].ended("s1", "resumed", None)
     waits[1].ended(None, None, TimeoutError())
     pool.hibernated("idle")
     run.ended(None)
     expected: dict[str, list[Any]] = {
-        "bridle.fleet.limit": [({}, 4)],
-        "bridle.fleet.task.wait": [({}, (1, 1.5))],
-        "bridle.fleet.attempts": [
-            ({"bridle.fleet.attempt.cause": "crash"}, 1),
-            ({"bridle.fleet.attempt.cause": "none"}, 1),
+        "hackamore.fleet.limit": [({}, 4)],
+        "hackamore.fleet.task.wait": [({}, (1, 1.5))],
+        "hackamore.fleet.attempts": [
+            ({"hackamore.fleet.attempt.cause": "crash"}, 1),
+            ({"hackamore.fleet.attempt.cause": "none"}, 1),
         ],
-        "bridle.fleet.tasks": [({"bridle.fleet.task.state": "succeeded"}, 1)],
-        "bridle.fleet.task.duration": [({"bridle.fleet.task.state": "succeeded"}, (1, 2.5))],
-        "bridle.pool.waiting": [({}, 0)],
-        "bridle.pool.hibernations": [({"bridle.pool.hibernation.reason": "idle"}, 1)],
-        "bridle.pool.wait.duration": [
-            ({"bridle.pool.session.source": "resumed"}, (1, 3.0)),
-            ({"bridle.pool.session.source": "none", "error.type": "TimeoutError"}, (1, 3.0)),
+        "hackamore.fleet.tasks": [({"hackamore.fleet.task.state": "succeeded"}, 1)],
+        "hackamore.fleet.task.duration": [({"hackamore.fleet.task.state": "succeeded"}, (1, 2.5))],
+        "hackamore.pool.waiting": [({}, 0)],
+        "hackamore.pool.hibernations": [({"hackamore.pool.hibernation.reason": "idle"}, 1)],
+        "hackamore.pool.wait.duration": [
+            ({"hackamore.pool.session.source": "resumed"}, (1, 3.0)),
+            ({"hackamore.pool.session.source": "none", "error.type": "TimeoutError"}, (1, 3.0)),
         ],
     }
     assert {name: collected.points(name) for name in expected} == expected
     other.ended(None)
-    good, bad = collected.named("bridle.pool.wait")
-    assert attributes(good) == {"bridle.pool.session.source": "resumed", "gen_ai.conversation.id": "s1"}
-    assert attributes(bad) == {"bridle.pool.session.source": "none", "error.type": "TimeoutError"}
+    good, bad = collected.named("hackamore.pool.wait")
+    assert attributes(good) == {"hackamore.pool.session.source": "resumed", "gen_ai.conversation.id": "s1"}
+    assert attributes(bad) == {"hackamore.pool.session.source": "none", "error.type": "TimeoutError"}
 
 
 @pytest.mark.parametrize(
@@ -883,7 +883,7 @@ def test_spans_and_metrics_name_the_library(collected: Collected) -> None:
     observed.ended(None, 0)
     scope = collected.one(AGENT).instrumentation_scope
     assert scope is not None
-    expected = ("bridle", bridle.__version__)
+    expected = ("hackamore", hackamore.__version__)
     assert (scope.name, scope.version) == expected
     data = collected.reader.get_metrics_data()
     assert data is not None
@@ -899,9 +899,9 @@ def test_the_cost_of_a_resumed_conversation_is_not_that_of_its_first_turn(
     observed.messages_received([result(total_cost_usd=5.0)], ("t1",))
     observed.turn_changed("t1", "completed", None)
     found = attributes(collected.one(AGENT))
-    assert found["bridle.cost.total_usd"] == 5.0
-    assert found.get("bridle.cost.usd") == (None if resumed else 5.0)
-    assert [value for _, value in collected.points("bridle.cost")] == ([] if resumed else [5.0])
+    assert found["hackamore.cost.total_usd"] == 5.0
+    assert found.get("hackamore.cost.usd") == (None if resumed else 5.0)
+    assert [value for _, value in collected.points("hackamore.cost")] == ([] if resumed else [5.0])
 
 
 def test_a_turn_has_the_tokens_of_its_result(collected: Collected) -> None:

@@ -10,10 +10,10 @@ import pytest
 from opentelemetry import baggage, context, trace
 from opentelemetry.sdk.trace import ReadableSpan
 
-import bridle
-from bridle import Options
-from bridle.options.observing import Observation, Subject
-from bridle.testing import Script, SimulatedCLI
+import hackamore
+from hackamore import Options
+from hackamore.options.observing import Observation, Subject
+from hackamore.testing import Script, SimulatedCLI
 from tests.contract import shows
 from tests.support.session_fixtures import StandIn
 from tests.support.shell import Shell
@@ -38,14 +38,14 @@ def script() -> Script:
 def agent(collected: Collected, **more: Any) -> Options:
     """Options with a hook, a permission callback and a tool, which open spans of their own."""
 
-    def hook(value: Any, context: bridle.HookContext) -> None:
+    def hook(value: Any, context: hackamore.HookContext) -> None:
         with collected.tracer.start_as_current_span("in the hook"):
             pass
 
-    def decide(request: bridle.PermissionRequest) -> bridle.Allow | bridle.Deny:
-        return bridle.Deny("no") if request.tool_name == "Bash" else bridle.Allow()
+    def decide(request: hackamore.PermissionRequest) -> hackamore.Allow | hackamore.Deny:
+        return hackamore.Deny("no") if request.tool_name == "Bash" else hackamore.Allow()
 
-    @bridle.tool
+    @hackamore.tool
     def price(article: str) -> str:
         """Return a price."""
         with collected.tracer.start_as_current_span("in the tool") as span:
@@ -54,7 +54,7 @@ def agent(collected: Collected, **more: Any) -> Options:
 
     return Options(
         telemetry=more.pop("telemetry", collected.telemetry()),
-        hooks={"PreToolUse": bridle.HookMatcher("Bash", [hook])},
+        hooks={"PreToolUse": hackamore.HookMatcher("Bash", [hook])},
         can_use_tool=decide,
         mcp_servers={"shop": [price]},
         **more,
@@ -80,9 +80,9 @@ TURN = (
     "invoke_agent claude-code",
     [
         CHAT,
-        ("execute_tool Bash", [("bridle.hook PreToolUse", ["in the hook"]), "bridle.permission"]),
+        ("execute_tool Bash", [("hackamore.hook PreToolUse", ["in the hook"]), "hackamore.permission"]),
         CHAT,
-        ("execute_tool mcp__shop__price", ["bridle.permission", ("tools/call mcp__shop__price", ["in the tool"])]),
+        ("execute_tool mcp__shop__price", ["hackamore.permission", ("tools/call mcp__shop__price", ["in the tool"])]),
         CHAT,
         ("execute_tool Task", [("invoke_agent finder", [CHAT, "execute_tool Read"])]),
         CHAT,
@@ -103,8 +103,8 @@ def test_the_tree_of_a_turn(shell: Shell, collected: Collected) -> None:
     assert collected.tree() == [("caller", [TURN])]
     turn = attributes(collected.one("invoke_agent claude-code"))
     usage = usages[0]
-    assert turn.pop("bridle.cost.usd") == turn.pop("bridle.cost.total_usd") > 0
-    assert len(turn.pop("bridle.turn.id")) == 36
+    assert turn.pop("hackamore.cost.usd") == turn.pop("hackamore.cost.total_usd") > 0
+    assert len(turn.pop("hackamore.turn.id")) == 36
     assert turn == {
         "gen_ai.operation.name": "invoke_agent",
         "gen_ai.provider.name": "anthropic",
@@ -115,16 +115,16 @@ def test_the_tree_of_a_turn(shell: Shell, collected: Collected) -> None:
         "gen_ai.usage.output_tokens": usage.output_tokens,
         "gen_ai.usage.cache_read.input_tokens": 0,
         "gen_ai.usage.cache_creation.input_tokens": 0,
-        "bridle.turn.state": "completed",
-        "bridle.terminal_reason": "completed",
-        "bridle.inference_calls": 4,
-        "bridle.tool_calls": 3,
+        "hackamore.turn.state": "completed",
+        "hackamore.terminal_reason": "completed",
+        "hackamore.inference_calls": 4,
+        "hackamore.tool_calls": 3,
     }
-    permission, allowed = (attributes(span) for span in collected.named("bridle.permission"))
-    assert permission["bridle.decision"] == "deny"
-    assert allowed["bridle.decision"] == "allow"
-    hook = attributes(collected.one("bridle.hook PreToolUse"))
-    assert (hook["bridle.hook.event"], hook["bridle.on_failure"]) == ("PreToolUse", "continue")
+    permission, allowed = (attributes(span) for span in collected.named("hackamore.permission"))
+    assert permission["hackamore.decision"] == "deny"
+    assert allowed["hackamore.decision"] == "allow"
+    hook = attributes(collected.one("hackamore.hook PreToolUse"))
+    assert (hook["hackamore.hook.event"], hook["hackamore.on_failure"]) == ("PreToolUse", "continue")
     bash = collected.one("execute_tool Bash")
     assert attributes(bash)["error.type"] == "tool_error"
     assert bash.status.status_code is trace.StatusCode.ERROR
@@ -137,7 +137,7 @@ def test_the_tree_of_a_turn(shell: Shell, collected: Collected) -> None:
     for chat in collected.named(CHAT):
         found = attributes(chat)
         assert chat.kind is trace.SpanKind.CLIENT
-        assert found["bridle.times.derived"] is True
+        assert found["hackamore.times.derived"] is True
         assert "gen_ai.usage.output_tokens" not in found  # not final
         assert found["gen_ai.usage.input_tokens"] > 0
     text = json.dumps([json.loads(span.to_json()) for span in collected.spans])
@@ -149,7 +149,7 @@ def test_the_tree_of_a_turn(shell: Shell, collected: Collected) -> None:
 
 def test_response_numbers_are_final_with_partial_messages(collected: Collected) -> None:
     with SimulatedCLI(script()) as cli:
-        bridle.sync.run("go", agent(collected, include_partial_messages=True), transport=cli)
+        hackamore.sync.run("go", agent(collected, include_partial_messages=True), transport=cli)
     chats = [attributes(span) for span in collected.named(CHAT)]
     turn = attributes(collected.one("invoke_agent claude-code"))
     mine = [chat for chat in chats if "gen_ai.usage.output_tokens" in chat]
@@ -162,14 +162,14 @@ def test_response_numbers_are_final_with_partial_messages(collected: Collected) 
 def test_metrics_of_a_turn(shell: Shell, collected: Collected) -> None:
     async def scenario() -> None:
         with SimulatedCLI(script()) as cli:
-            session = (bridle.sync.Session if shell.blocking else bridle.Session)(agent(collected), transport=cli)
+            session = (hackamore.sync.Session if shell.blocking else hackamore.Session)(agent(collected), transport=cli)
             await got(session.start())
             turn = await got(session.send("go"))
             results.append(await got(turn.result()))
             await got(session.set_permission_mode("plan"))
             await got(session.stop())
 
-    results: list[bridle.ResultMessage] = []
+    results: list[hackamore.ResultMessage] = []
     shell.play(scenario)
     [(_, (agents, seconds)), (subagent, _)] = sorted(
         collected.points("gen_ai.invoke_agent.duration"), key=lambda point: str(point[0]["gen_ai.agent.name"])
@@ -183,13 +183,13 @@ def test_metrics_of_a_turn(shell: Shell, collected: Collected) -> None:
     spent = {point["gen_ai.token.type"]: total for point, (_, total) in collected.points("gen_ai.client.token.usage")}
     [usage] = results[0].model_usage.values()
     assert spent == {"input": usage.input_tokens, "output": usage.output_tokens}
-    assert [count for _, (count, _) in collected.points("bridle.turn.time_to_first_message")] == [1]
-    waits = {point["bridle.decision"] for point, _ in collected.points("bridle.permission.wait")}
+    assert [count for _, (count, _) in collected.points("hackamore.turn.time_to_first_message")] == [1]
+    waits = {point["hackamore.decision"] for point, _ in collected.points("hackamore.permission.wait")}
     assert waits == {"allow", "deny"}
-    [(operation, (count, _))] = collected.points("bridle.control.duration")
-    assert (operation, count) == ({"bridle.operation": "set_permission_mode"}, 1)
-    assert collected.points("bridle.process.starts") == [({}, 1)]
-    [(_, cost)] = collected.points("bridle.cost")
+    [(operation, (count, _))] = collected.points("hackamore.control.duration")
+    assert (operation, count) == ({"hackamore.operation": "set_permission_mode"}, 1)
+    assert collected.points("hackamore.process.starts") == [({}, 1)]
+    [(_, cost)] = collected.points("hackamore.cost")
     assert cost == pytest.approx(results[0].total_cost_usd)
 
 
@@ -209,7 +209,7 @@ def test_turns_that_the_cli_starts(shell: Shell, collected: Collected) -> None:
     async def scenario() -> None:
         with SimulatedCLI(played) as cli:
             options = Options(telemetry=collected.telemetry())
-            session = (bridle.sync.Session if shell.blocking else bridle.Session)(options, transport=cli)
+            session = (hackamore.sync.Session if shell.blocking else hackamore.Session)(options, transport=cli)
             await got(session.start())
             with caller(collected):
                 turn = await got(session.send("go"))
@@ -223,19 +223,19 @@ def test_turns_that_the_cli_starts(shell: Shell, collected: Collected) -> None:
     main, background, second = collected.named("invoke_agent claude-code")
     assert main.parent is not None
     assert background.parent is second.parent is None
-    assert attributes(background)["bridle.background"] is True
+    assert attributes(background)["hackamore.background"] is True
     [link] = background.links
     assert link.context.span_id == id_of(main)
     finder = collected.one("invoke_agent finder")
     assert finder.parent is not None
     assert finder.parent.span_id == id_of(collected.one("execute_tool Task"))
-    assert attributes(finder)["bridle.tool_calls"] == 1
-    costs = [attributes(span)["bridle.cost.usd"] for span in (main, background, second)]
-    assert sum(costs) == pytest.approx(attributes(second)["bridle.cost.total_usd"])
+    assert attributes(finder)["hackamore.tool_calls"] == 1
+    costs = [attributes(span)["hackamore.cost.usd"] for span in (main, background, second)]
+    assert sum(costs) == pytest.approx(attributes(second)["hackamore.cost.total_usd"])
 
 
 def test_a_task_that_is_over_leaves_nothing(collected: Collected) -> None:
-    class Kept(bridle.Telemetry):
+    class Kept(hackamore.Telemetry):
         def observe(self, subject: Subject) -> Observation:
             kept.append(super().observe(subject))
             return kept[-1]
@@ -244,7 +244,7 @@ def test_a_task_that_is_over_leaves_nothing(collected: Collected) -> None:
     inner = Script().calls("Read", {"file_path": "a"}).says("seen")
     played = Script().user("go").subagent("look", inner, background=True).says("It runs.").task_ends().says("Over.")
     options = Options(telemetry=Kept(collected.provider, collected.meters))
-    with SimulatedCLI(played) as cli, bridle.sync.Session(options, transport=cli) as session:
+    with SimulatedCLI(played) as cli, hackamore.sync.Session(options, transport=cli) as session:
         session.send("go").result()
         session.wait_idle()
         [watch] = kept
@@ -258,7 +258,7 @@ def test_an_interrupt_ends_every_span(shell: Shell, collected: Collected) -> Non
     async def scenario() -> None:
         with SimulatedCLI(played) as cli:
             options = Options(telemetry=collected.telemetry())
-            session = (bridle.sync.Session if shell.blocking else bridle.Session)(options, transport=cli)
+            session = (hackamore.sync.Session if shell.blocking else hackamore.Session)(options, transport=cli)
             await got(session.start())
             turn = await got(session.send("go"))
             async for message in each(turn):
@@ -270,9 +270,9 @@ def test_an_interrupt_ends_every_span(shell: Shell, collected: Collected) -> Non
 
     shell.play(scenario)
     stopped, went_on = collected.named("invoke_agent claude-code")
-    assert attributes(stopped)["bridle.turn.state"] == "interrupted"
+    assert attributes(stopped)["hackamore.turn.state"] == "interrupted"
     assert stopped.status.status_code is trace.StatusCode.UNSET
-    assert attributes(went_on)["bridle.turn.state"] == "completed"
+    assert attributes(went_on)["hackamore.turn.state"] == "completed"
 
 
 @shows("telemetry.ends")
@@ -284,18 +284,18 @@ def test_a_crash_ends_every_span(shell: Shell, collected: Collected, playing: St
     prompt = steps(["raw", json.dumps(says) + "\n"], ["ask_many", "can_use_tool", request, 1], end)
 
     async def scenario() -> None:
-        options = playing(telemetry=collected.telemetry(), can_use_tool=lambda request: bridle.Deny("no"))
+        options = playing(telemetry=collected.telemetry(), can_use_tool=lambda request: hackamore.Deny("no"))
         async with Running(shell, options) as session:
             turn = await got(session.send(prompt))
-            await raised(lambda: texts(turn), bridle.BridleError)
-        await raised(lambda: shell.run(prompt, options), bridle.BridleError)
+            await raised(lambda: texts(turn), hackamore.HackamoreError)
+        await raised(lambda: shell.run(prompt, options), hackamore.HackamoreError)
 
     shell.play(scenario)
     turns = collected.named("invoke_agent claude-code")
     assert len(turns) == 2
     for turn in turns:
         found = attributes(turn)
-        assert found["bridle.turn.state"] == "failed"
+        assert found["hackamore.turn.state"] == "failed"
         assert found["error.type"].endswith("Error")
         assert turn.status.status_code is trace.StatusCode.ERROR
     for tool in collected.named("execute_tool Bash"):
@@ -336,9 +336,9 @@ def test_the_end_of_a_session_ends_subagents_inside_subagents(
 @shows("telemetry.ends")
 def test_a_start_that_fails_is_a_failed_turn(shell: Shell, collected: Collected, playing: StandIn) -> None:
     async def scenario() -> None:
-        for more in ({}, {"can_use_tool": lambda request: bridle.Allow()}):
+        for more in ({}, {"can_use_tool": lambda request: hackamore.Allow()}):
             options = playing(cli_path="/missing/claude", telemetry=collected.telemetry(), **more)
-            await raised(lambda options=options: shell.run("go", options), bridle.CLINotFoundError)
+            await raised(lambda options=options: shell.run("go", options), hackamore.CLINotFoundError)
 
     shell.play(scenario)
     for span in collected.named("invoke_agent claude-code"):
@@ -349,7 +349,7 @@ def test_a_start_that_fails_is_a_failed_turn(shell: Shell, collected: Collected,
 @shows("telemetry.content")
 def test_content_is_recorded_only_on_request(collected: Collected, monkeypatch: pytest.MonkeyPatch) -> None:
     with SimulatedCLI(script(), per_session=True) as cli:
-        bridle.sync.run("go", agent(collected, telemetry=collected.telemetry(content=True)), transport=cli)
+        hackamore.sync.run("go", agent(collected, telemetry=collected.telemetry(content=True)), transport=cli)
         turn = attributes(collected.one("invoke_agent claude-code"))
         assert json.loads(turn["gen_ai.input.messages"]) == [
             {"role": "user", "parts": [{"type": "text", "content": "go"}]}
@@ -366,7 +366,7 @@ def test_content_is_recorded_only_on_request(collected: Collected, monkeypatch: 
             monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", setting)
             other = Collected()
             options = agent(other, telemetry=other.telemetry(content=content))
-            bridle.sync.run("go", options, transport=cli)
+            hackamore.sync.run("go", options, transport=cli)
             turn = attributes(other.one("invoke_agent claude-code"))
             assert ("gen_ai.input.messages" in turn) is recorded, (setting, content)
 
@@ -379,7 +379,7 @@ def test_many_sessions_at_once(shell: Shell, collected: Collected) -> None:
 
             def talk() -> None:
                 with caller(collected):
-                    bridle.sync.run("go", agent(collected), transport=cli)
+                    hackamore.sync.run("go", agent(collected), transport=cli)
 
             threads = [threading.Thread(target=talk) for _ in range(MANY)]
             for thread in threads:
@@ -391,7 +391,7 @@ def test_many_sessions_at_once(shell: Shell, collected: Collected) -> None:
 
             async def converse() -> None:
                 with caller(collected):
-                    async with bridle.Session(agent(collected), transport=cli) as session:
+                    async with hackamore.Session(agent(collected), transport=cli) as session:
                         turn = await session.send("go")
                         await turn.result()
 
@@ -424,7 +424,7 @@ def test_without_an_sdk_nothing_happens(shell: Shell) -> None:
 
     async def scenario() -> None:
         with SimulatedCLI(script()) as cli:
-            options = agent(collected, telemetry=bridle.Telemetry())
+            options = agent(collected, telemetry=hackamore.Telemetry())
             assert (await shell.run("go", options, transport=cli)).text == "done"
 
     shell.play(scenario)
@@ -438,7 +438,7 @@ def test_a_session_may_be_given_up_in_a_turn(shell: Shell, collected: Collected,
             await first(await got(session.send(prompt)))
 
     shell.play(scenario)
-    assert attributes(collected.one("invoke_agent claude-code"))["bridle.turn.state"] == "interrupted"
+    assert attributes(collected.one("invoke_agent claude-code"))["hackamore.turn.state"] == "interrupted"
 
 
 @shows("telemetry.context")
@@ -483,7 +483,7 @@ def test_spans_in_other_kinds_of_servers(shell: Shell, collected: Collected) -> 
             options = Options(
                 telemetry=collected.telemetry(),
                 mcp_servers={"package": package, "function": function},
-                can_use_tool=lambda request: bridle.Allow(),
+                can_use_tool=lambda request: hackamore.Allow(),
             )
             assert (await shell.run("go", options, transport=cli)).text == "done"
 

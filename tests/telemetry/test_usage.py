@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridle.messages import ResultMessage, from_data
-from bridle.telemetry.usage import Ledger
+from hackamore.messages import ResultMessage, from_data
+from hackamore.telemetry.usage import Ledger
 
 MODEL = "claude-opus-5-5"
 

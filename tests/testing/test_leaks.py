@@ -12,10 +12,10 @@ from typing import Any
 import anyio
 import pytest
 
-import bridle
-import bridle.sync
-from bridle.testing import LeakError, Script, SimulatedCLI, no_leaks
-from bridle.testing.leaks import Snapshot
+import hackamore
+import hackamore.sync
+from hackamore.testing import LeakError, Script, SimulatedCLI, no_leaks
+from hackamore.testing.leaks import Snapshot
 from tests.contract import shows
 from tests.support.query_fixtures import StandIn, playing, shell, stand_in_path
 from tests.support.shell import Shell
@@ -28,7 +28,7 @@ BACKENDS: list[Any] = ["asyncio", "trio"]
 
 def test_nothing_is_nothing() -> None:
     with no_leaks():
-        bridle.sync.run("Hi", transport=SimulatedCLI(Script().user().says("Hello.")))
+        hackamore.sync.run("Hi", transport=SimulatedCLI(Script().user().says("Hello.")))
 
 
 def test_everything_is_named() -> None:
@@ -64,7 +64,7 @@ def test_what_ends_by_itself_is_waited_for() -> None:
 
 
 def test_a_session_that_is_not_left_is_noticed(playing: StandIn) -> None:
-    stream = bridle.sync.query("go", playing(["frame", "init"], ["sleep", 60]))
+    stream = hackamore.sync.query("go", playing(["frame", "init"], ["sleep", 60]))
     try:
         with pytest.raises(LeakError) as caught, no_leaks(seconds=0.05):
             next(stream)
@@ -85,15 +85,15 @@ def test_a_forgotten_session_is_named_by_the_line_that_created_it(shell: Shell) 
         with pytest.raises(LeakError) as caught:
             if shell.blocking:
                 with no_leaks(seconds=0.05):
-                    session, line = bridle.sync.Session(transport=transport), here()
+                    session, line = hackamore.sync.Session(transport=transport), here()
                     session.start()
             else:
                 async with no_leaks(seconds=0.05):
-                    session, line = bridle.Session(transport=transport), here()
+                    session, line = hackamore.Session(transport=transport), here()
                     await session.start()
         await got(session.stop())
         [leak] = [leak for leak in caught.value.leaks if "session" in str(leak)]
-        assert f"bridle{'-' if shell.blocking else ' '}session, created at test_leaks.py:{line}'" in str(leak)
+        assert f"hackamore{'-' if shell.blocking else ' '}session, created at test_leaks.py:{line}'" in str(leak)
 
     shell.play(scenario)
 
@@ -137,7 +137,7 @@ def test_tasks_are_named(backend: Any) -> None:
 def test_a_query_in_a_loop_leaves_nothing(backend: Any, playing: StandIn) -> None:
     async def scenario() -> None:
         async with no_leaks(seconds=20):
-            await bridle.run("go", playing(["frame", "init"], ["frame", "result"]))
+            await hackamore.run("go", playing(["frame", "init"], ["frame", "result"]))
 
     anyio.run(scenario, backend=backend)
 

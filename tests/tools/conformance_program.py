@@ -6,7 +6,7 @@ from typing import Any
 
 import anyio
 
-from bridle.tools import Audio, EmbeddedResource, Image, ToolContext, ToolError, serve_stdio, tool, tool_server
+from hackamore.tools import Audio, EmbeddedResource, Image, ToolContext, ToolError, serve_stdio, tool, tool_server
 
 PNG = bytes.fromhex(
     "89504e470d0a1a0a0000000d4948445200000001000000010802000000907753de"

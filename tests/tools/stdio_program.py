@@ -11,7 +11,7 @@ from typing import Any, TypedDict
 
 import anyio
 
-from bridle.tools import Image, ToolContext, ToolError, ToolResult, ToolServer, serve_stdio, tool, tool_server
+from hackamore.tools import Image, ToolContext, ToolError, ToolResult, ToolServer, serve_stdio, tool, tool_server
 
 PNG = bytes.fromhex(
     "89504e470d0a1a0a0000000d4948445200000001000000010802000000907753de"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from bridle.tools import ToolCallPlan, ToolServer, tool_server
+from hackamore.tools import ToolCallPlan, ToolServer, tool_server
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

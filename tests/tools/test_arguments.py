@@ -11,8 +11,8 @@ import msgspec
 import pydantic
 import pytest
 
-from bridle.errors import OptionsError
-from bridle.tools import ToolContext, tool, tool_server
+from hackamore.errors import OptionsError
+from hackamore.tools import ToolContext, tool, tool_server
 from tests.contract import shows
 from tests.tools.support import error_text, outcome, plan, result
 

@@ -10,7 +10,7 @@ from tests.support.patience import patience
 
 
 def test_nothing_heavy_is_loaded() -> None:
-    code = "import msgspec, sys; before = set(sys.modules); import bridle.tools; print(*set(sys.modules) - before)"
+    code = "import msgspec, sys; before = set(sys.modules); import hackamore.tools; print(*set(sys.modules) - before)"
     printed = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, check=True, text=True, timeout=patience(30)
     )
@@ -22,7 +22,7 @@ def test_nothing_heavy_is_loaded() -> None:
 def test_declaring_and_calling_a_tool_needs_no_package() -> None:
     code = """
 import sys
-from bridle.tools import tool, tool_server
+from hackamore.tools import tool, tool_server
 server = tool_server("x", [tool(lambda: {"a": 1}, name="x")])
 message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "x"}}
 plan = server.handle(message)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from bridle import McpHttpServerConfig, McpStdioServerConfig
-from bridle.tools import mcp_instance, server_kind, tool_server
+from hackamore import McpHttpServerConfig, McpStdioServerConfig
+from hackamore.tools import mcp_instance, server_kind, tool_server
 from tests.contract import shows
 
 

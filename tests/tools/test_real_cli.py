@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridle.testing import Reply, ScriptedModel, ToolCall
-from bridle.tools import (
+from hackamore.testing import Reply, ScriptedModel, ToolCall
+from hackamore.tools import (
     CancelledCall,
     Image,
     ToolCallPlan,
@@ -27,7 +27,7 @@ from tests.support.patience import patience
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from bridle.tools import ToolServer
+    from hackamore.tools import ToolServer
     from tests.conftest import RealCLI
 
 PNG = bytes.fromhex(

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.tools import Audio, EmbeddedResource, Image, ResourceLink, ToolError, ToolResult, tool
+from hackamore.tools import Audio, EmbeddedResource, Image, ResourceLink, ToolError, ToolResult, tool
 from tests.contract import shows
 from tests.support.reaching import reached, reaching
 from tests.tools.support import error_text, plan, result

@@ -14,8 +14,8 @@ import msgspec
 import pydantic
 import pytest
 
-from bridle.errors import OptionsError
-from bridle.tools import Tool, ToolContext, tool
+from hackamore.errors import OptionsError
+from hackamore.tools import Tool, ToolContext, tool
 from tests.contract import shows
 
 T = TypeVar("T")

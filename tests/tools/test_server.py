@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridle import __version__
-from bridle.errors import OptionsError
-from bridle.tools import CancelledCall, ToolCallPlan, ToolContext, ToolServer, tool, tool_server
-from bridle.tools.server import LATEST_PROTOCOL, PROTOCOLS
+from hackamore import __version__
+from hackamore.errors import OptionsError
+from hackamore.tools import CancelledCall, ToolCallPlan, ToolContext, ToolServer, tool, tool_server
+from hackamore.tools.server import LATEST_PROTOCOL, PROTOCOLS
 from tests.contract import shows
 from tests.support.examples import examples
 from tests.support.reaching import mostly, reached, reaching

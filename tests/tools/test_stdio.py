@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
-import bridle
-from bridle.tools import aio, serve_stdio, tool, tool_server
+import hackamore
+from hackamore.tools import aio, serve_stdio, tool, tool_server
 from tests.support.patience import patience
 from tests.tools.support import call_request, request
 
@@ -256,11 +256,11 @@ def test_only_a_tool_server_is_served_and_only_outside_of_event_loops() -> None:
     @tool
     def nothing() -> None: ...
 
-    with pytest.raises(bridle.OptionsError, match=r"takes a tool server, got list\. Make one: `tool_server"):
+    with pytest.raises(hackamore.OptionsError, match=r"takes a tool server, got list\. Make one: `tool_server"):
         serve_stdio([nothing])  # type: ignore[arg-type]
 
     async def inside() -> None:
-        with pytest.raises(bridle.OptionsError):
+        with pytest.raises(hackamore.OptionsError):
             await aio.serve_stdio(nothing)  # type: ignore[arg-type]
         with pytest.raises(RuntimeError):
             serve_stdio(tool_server("shop", [nothing]))
@@ -270,7 +270,7 @@ def test_only_a_tool_server_is_served_and_only_outside_of_event_loops() -> None:
 
 AWAITED = """
 import anyio, sniffio, sys
-from bridle.tools import aio, tool, tool_server
+from hackamore.tools import aio, tool, tool_server
 
 async def main():
     ended = []

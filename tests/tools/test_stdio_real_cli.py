@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import bridle.sync
-from bridle import Options
-from bridle.testing import Reply, ScriptedModel, ToolCall
+import hackamore.sync
+from hackamore import Options
+from hackamore.testing import Reply, ScriptedModel, ToolCall
 from tests.contract import shows
 from tests.tools.stdio_program import made
 
@@ -43,7 +43,7 @@ def given_to_the_model(real_cli: RealCLI, server: Any) -> list[tuple[str, bool]]
             permission_mode="bypassPermissions",
             mcp_servers={"shop": server},
         )
-        with bridle.sync.Session(options) as session:
+        with hackamore.sync.Session(options) as session:
             while (status := [entry.status for entry in session.get_mcp_status().mcp_servers]) != ["connected"]:
                 assert status in ([], ["pending"])  # each look is a round trip to the CLI
             assert session.send("go").result().text == "Done."

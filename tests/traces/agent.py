@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import bridle
-from bridle import Options
-from bridle.hooks import HookMatcher, HookOutput
-from bridle.permissions import Allow, Deny
-from bridle.testing import Repeat, Reply, ScriptedModel, Thinking, ToolCall, Usage
+import hackamore
+from hackamore import Options
+from hackamore.hooks import HookMatcher, HookOutput
+from hackamore.permissions import Allow, Deny
+from hackamore.testing import Repeat, Reply, ScriptedModel, Thinking, ToolCall, Usage
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -101,7 +101,7 @@ async def run_agent(real_cli: RealCLI, trace: Path, calls: int = 200, *, backgro
             hooks={"PreToolUse": [HookMatcher("Bash", hook)], "PostToolUse": [HookMatcher(None, hook)]},
             allowed_tools=["Bash(echo:*)", "Bash(grep:*)"],
         )
-        async with bridle.Session(options) as session:
+        async with hackamore.Session(options) as session:
             turn = await session.send("Write a program with twelve steps, and try them.")
             await turn.result()
             await session.finish()

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, Route, sync_playwright
 
-from bridle.traces.page import write_page
-from bridle.traces.reading import read_trace
+from hackamore.traces.page import write_page
+from hackamore.traces.reading import read_trace
 from tests.support.patience import patience
 
 FLAGS = (
@@ -26,9 +26,9 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 @pytest.fixture(scope="module")  # its event loop runs in this thread, where tests of other modules have their own
 def browser() -> Iterator[Browser]:
     """Return a browser; the test is skipped without Chromium."""
-    path = os.environ.get("BRIDLE_TEST_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
+    path = os.environ.get("HACKAMORE_TEST_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
     if path is None:
-        pytest.skip("there is no Chromium; Debian: apt install chromium, or set BRIDLE_TEST_CHROMIUM")
+        pytest.skip("there is no Chromium; Debian: apt install chromium, or set HACKAMORE_TEST_CHROMIUM")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=list(FLAGS), timeout=1000 * patience(60))
         yield browser

@@ -12,7 +12,7 @@ import anyio
 import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 
-from bridle.traces.items import LANES
+from hackamore.traces.items import LANES
 from tests.conftest import RealCLI
 from tests.contract import shows
 from tests.support.patience import patience
@@ -173,7 +173,7 @@ def test_secrets_are_not_in_the_page(open_page: OpenPage, tmp_path: Path) -> Non
         }"""
     )
     assert "canary" not in texts + opened.page.content()
-    assert "<bridle-key-1>" in texts
+    assert "<hackamore-key-1>" in texts
 
 
 def test_search_filters_and_links(open_page: OpenPage, run: Path) -> None:

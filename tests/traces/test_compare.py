@@ -10,8 +10,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from bridle.traces.compare import block_at, difference, outline
-from bridle.traces.reading import read_trace
+from hackamore.traces.compare import block_at, difference, outline
+from hackamore.traces.reading import read_trace
 from tests.conftest import RealCLI
 from tests.contract import shows
 from tests.traces.agent import run_agent

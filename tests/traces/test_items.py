@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from bridle.traces.items import LANES, Item
-from bridle.traces.reading import Trace, read_trace
+from hackamore.traces.items import LANES, Item
+from hackamore.traces.reading import Trace, read_trace
 from tests.traces.written import HEADER, Tape, call, everything, text
 
 Row = tuple[str, str, str, str, str, str]

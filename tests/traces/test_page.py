@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from bridle.traces.page import write_page
-from bridle.traces.reading import read_trace
+from hackamore.traces.page import write_page
+from hackamore.traces.reading import read_trace
 from tests.traces.written import HOSTILE, Tape, everything
 from tests.transcripts.test_export import CONTROLS, hostile, subagent
 
@@ -83,7 +83,7 @@ def test_the_data_is_the_trace(tmp_path: Path) -> None:
     lines = part(page, "chunk-0").decode().split("\n")
     assert lines == tape.lines
     assert (index["title"], index["kind"], index["problems"]) == ("run.jsonl", "recording", [])
-    assert index["facts"][0] == ["Bridle", "0.1.0"]
+    assert index["facts"][0] == ["Hackamore", "0.1.0"]
     assert [(session["name"], session["cost"], session["stop"]["level"]) for session in index["sessions"]] == [
         ("session", 0.25, "ok")
     ]

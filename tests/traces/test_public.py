@@ -1,4 +1,4 @@
-"""The functions of `bridle.traces`, which the command uses."""
+"""The functions of `hackamore.traces`, which the command uses."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-import bridle
-from bridle import Options, traces
-from bridle.testing import Script, SimulatedCLI
+import hackamore
+from hackamore import Options, traces
+from hackamore.testing import Script, SimulatedCLI
 from tests.contract import shows
 
 
 def recorded(path: Path, answer: str) -> Path:
     with SimulatedCLI(Script().user().says(answer)) as cli:
-        bridle.sync.run("go", Options(trace=path), transport=cli)
+        hackamore.sync.run("go", Options(trace=path), transport=cli)
     return path
 
 
@@ -59,7 +59,7 @@ def test_a_port_that_is_taken_is_an_error(tmp_path: Path) -> None:
 def test_wrong_sources(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         traces.read(tmp_path / "none.jsonl")
-    with pytest.raises(bridle.SessionNotFoundError):
+    with pytest.raises(hackamore.SessionNotFoundError):
         traces.html("00000000-0000-4000-8000-000000000000")
     with pytest.raises(TypeError, match="`follow`"):
         traces.inspect(traces.read(recorded(tmp_path / "t.jsonl", "x")), follow=True)

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from bridle.errors import SessionNotFoundError
-from bridle.traces import reading
-from bridle.traces.items import LANES, Item
-from bridle.traces.page import write_page
-from bridle.traces.reading import GrowingTrace, Trace, read_session, read_trace
-from bridle.transcripts.places import SessionFiles
-from bridle.transports.recording.reading import read_recording
+from hackamore.errors import SessionNotFoundError
+from hackamore.traces import reading
+from hackamore.traces.items import LANES, Item
+from hackamore.traces.page import write_page
+from hackamore.traces.reading import GrowingTrace, Trace, read_session, read_trace
+from hackamore.transcripts.places import SessionFiles
+from hackamore.transports.recording.reading import read_recording
 from tests.traces.written import CANARY, Tape, call, everything, text
 
 
@@ -55,7 +55,7 @@ def test_tokens_cost_rules_and_facts(tmp_path: Path) -> None:
     assert ("--permission-mode", "default") in session.rules
     assert ("permission callback, allow (session)", "Bash(ls)") in session.rules
     assert ("model", "m") in session.facts
-    assert ("Bridle", "0.1.0") in trace.reader.facts
+    assert ("Hackamore", "0.1.0") in trace.reader.facts
     assert session.failed == 3  # the denied permission, its call, and what was on stderr
 
 
@@ -400,7 +400,7 @@ def test_damaged_files_are_read_as_far_as_possible(tmp_path: Path) -> None:
         f"line {number} cannot be read" for number in (1, 2, 3)
     ]
     assert trace.reader.facts == [
-        ("Bridle", "0.1.0"),
+        ("Hackamore", "0.1.0"),
         ("Claude Code", "2.1.330"),
         ("recorded", "2026-01-01T00:00:00+00:00"),
     ]
@@ -436,7 +436,7 @@ def test_secrets_are_redacted_again(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     lines = b"\n".join(trace.builder.lines.line(number) for number in range(len(trace.builder.lines)))
     for where in (lines.decode(), str(trace.builder.items)):
         assert "canary" not in where
-        assert "<bridle-key-" in where
+        assert "<hackamore-key-" in where
 
 
 def entry(kind: str, number: int, **more: object) -> dict[str, object]:

@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from bridle.traces import serve
-from bridle.traces.reading import GrowingTrace, read_trace
-from bridle.traces.serve import PageServer
+from hackamore.traces import serve
+from hackamore.traces.reading import GrowingTrace, read_trace
+from hackamore.traces.serve import PageServer
 from tests.contract import shows
 from tests.support.patience import patience
 from tests.traces.conftest import OpenPage
@@ -138,7 +138,7 @@ def test_a_file_that_is_gone_for_a_while_is_a_problem(served: Served, path: Path
     path.with_name("away").rename(path)
     answer = served.index()
     assert (answer["problems"], answer["epoch"], answer["title"], answer["kind"]) == ([], 1, "run.jsonl", "recording")
-    assert ["Bridle", "0.1.0"] in answer["facts"]
+    assert ["Hackamore", "0.1.0"] in answer["facts"]
 
 
 @shows("traces.served")
@@ -164,7 +164,7 @@ def test_others_are_refused(served: Served) -> None:
     ):
         status, body, _ = served.get(whole=whole)
         is_named = whole == f"/{token}" or whole.startswith(f"/{token}/")
-        hint = b"" if is_named else b" Use the address that `bridle trace inspect` printed."
+        hint = b"" if is_named else b" Use the address that `hackamore trace inspect` printed."
         assert (status, body) == (404, b"Not found.%s\n" % hint), whole
     for path in ("chunk/-1", "chunk/0/1", "chunk/%30", "chunk/99999999999", "page.css", "index/"):
         assert served.get(path)[:2] == (404, b"Not found.\n"), path
@@ -182,7 +182,7 @@ def test_headers(served: Served) -> None:
     for path, kind in kinds.items():
         _, body, headers = served.get(path)
         assert (headers["Content-Type"], headers["Content-Length"]) == (kind, str(len(body)))
-        assert headers["Server"].strip() == "bridle"  # and no version of Python
+        assert headers["Server"].strip() == "hackamore"  # and no version of Python
         assert headers["Cross-Origin-Opener-Policy"] == "same-origin"
         assert headers["X-Frame-Options"] == "DENY"
         assert "default-src 'none'" in headers["Content-Security-Policy"]
@@ -284,7 +284,7 @@ def test_errors_of_requests_are_logged(path: Path, caplog: pytest.LogCaptureFixt
         server.shutdown()
         thread.join(patience(10))
     (record,) = caplog.records
-    assert (record.name, record.levelname) == ("bridle", "ERROR")
+    assert (record.name, record.levelname) == ("hackamore", "ERROR")
     assert "UnicodeEncodeError" in caplog.text
     assert server.token not in caplog.text
 

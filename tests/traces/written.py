@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 HEADER = {
-    "format": "bridle-cassette",
+    "format": "hackamore-cassette",
     "version": 1,
     "library": "0.1.0",
     "cli": "2.1.330",

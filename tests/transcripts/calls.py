@@ -1,4 +1,4 @@
-"""The calls that the official package and Bridle are compared by, on one configuration folder.
+"""The calls that the official package and Hackamore are compared by, on one configuration folder.
 
 `results` makes every call with each of both, behind the same adapter. Needs neither package: `official.py` runs it with the other one.
 """

@@ -1,4 +1,4 @@
-"""Bridle behind the adapter of `calls.py`, and the differences from the official package, each with its reason."""
+"""Hackamore behind the adapter of `calls.py`, and the differences from the official package, each with its reason."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bridle import transcripts
+from hackamore import transcripts
 from tests.transcripts.calls import TITLES
 
 if TYPE_CHECKING:
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-class Bridle:
-    """`bridle.transcripts`, as `calls.Package`."""
+class Hackamore:
+    """`hackamore.transcripts`, as `calls.Package`."""
 
     key = staticmethod(transcripts.project_key)
 
@@ -90,8 +90,8 @@ class Difference:
 
     Attributes:
         call: matches the names of the outcomes of `calls.results` that differ, all of each.
-        row: its row of the table in docs/guides/old-conversations.md: the function, the official package, Bridle, the reason.
-        holds: whether two outcomes differ in this way: that of the official package, that of Bridle.
+        row: its row of the table in docs/guides/old-conversations.md: the function, the official package, Hackamore, the reason.
+        holds: whether two outcomes differ in this way: that of the official package, that of Hackamore.
     """
 
     call: re.Pattern[str]
@@ -113,7 +113,7 @@ def _without_fields(theirs: Any, ours: Any) -> bool:
 
 
 def _has_more(theirs: list[Any], ours: list[Any]) -> bool:
-    """Return whether nothing but messages of Bridle are missing in the official package, in the same order."""
+    """Return whether nothing but messages of Hackamore are missing in the official package, in the same order."""
     rest = iter(ours)
     return len(theirs) < len(ours) and all(any(each == other for other in rest) for each in theirs)
 

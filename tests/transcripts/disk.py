@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from bridle.transcripts import project_key
+from hackamore.transcripts import project_key
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,6 +1,6 @@
 """The outcome of each call of `calls.py` with the official package, as JSON on stdout: `python official.py FOLDER DIRECTORIES IDS`.
 
-Runs with `claude-agent-sdk` on the path, without Bridle. DIRECTORIES and IDS are JSON objects.
+Runs with `claude-agent-sdk` on the path, without Hackamore. DIRECTORIES and IDS are JSON objects.
 """
 
 from __future__ import annotations

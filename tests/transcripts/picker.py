@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from bridle.testing import ScriptedModel
+    from hackamore.testing import ScriptedModel
     from tests.conftest import RealCLI
 
 SECONDS = 30.0

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridle import transcripts
-from bridle.transcripts import Price, Tokens
+from hackamore import transcripts
+from hackamore.transcripts import Price, Tokens
 from tests.contract import shows
 from tests.transcripts.disk import Writer, some_id, tool_use
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 
-from bridle import SessionNotFoundError, transcripts
-from bridle.transcripts import aio
+from hackamore import SessionNotFoundError, transcripts
+from hackamore.transcripts import aio
 from tests.transcripts.disk import Writer, some_id
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import bridle.sync
-from bridle import Options, transcripts
-from bridle.errors import SessionInUseError, SessionNotFoundError, StreamWarning, TranscriptError, escape_terminal
-from bridle.testing import Repeat, Reply, ScriptedModel, ToolCall
-from bridle.transcripts import changes, forking, project_key
-from bridle.transcripts.running import running_sessions
+import hackamore.sync
+from hackamore import Options, transcripts
+from hackamore.errors import SessionInUseError, SessionNotFoundError, StreamWarning, TranscriptError, escape_terminal
+from hackamore.testing import Repeat, Reply, ScriptedModel, ToolCall
+from hackamore.transcripts import changes, forking, project_key
+from hackamore.transcripts.running import running_sessions
 from tests.conftest import RealCLI
 from tests.transcripts.disk import Writer, line, some_id, tool_use
 from tests.transcripts.picker import Picker
@@ -700,7 +700,7 @@ def test_a_fork_resumes_with_exactly_the_history_up_to_each_message(any_cli: Rea
         compaction="the summary",
     ) as model:
         config = config_of(any_cli, model)
-        with bridle.sync.Session(options(any_cli, model)) as session:
+        with hackamore.sync.Session(options(any_cli, model)) as session:
             for prompt in ("both", "delegate"):
                 session.send(prompt).result()
             before = shown(model.requests[-1].body)
@@ -723,7 +723,7 @@ def test_a_fork_resumes_with_exactly_the_history_up_to_each_message(any_cli: Rea
     def resumed(message: transcripts.TranscriptMessage) -> list[tuple[str, str]]:
         with ScriptedModel(Repeat("next")) as model:
             copy = transcripts.fork(session_id or "", at=message, config_dir=config)
-            result = bridle.sync.run("NEXT", options(any_cli, model, resume=copy))
+            result = hackamore.sync.run("NEXT", options(any_cli, model, resume=copy))
             assert result.session_id == copy
             return shown(model.requests[0].body)
 
@@ -746,22 +746,22 @@ def test_the_cli_shows_the_title_and_the_tag(any_cli: RealCLI) -> None:
         base = options(any_cli, model)
         # The list of an interactive CLI leaves out conversations whose entry point is that of an SDK.
         base = base.replace(env={**base.env, "CLAUDE_CODE_ENTRYPOINT": "a-program"})
-        with bridle.sync.Session(base) as session:
+        with hackamore.sync.Session(base) as session:
             session_id = session.send("one").result().session_id
             session.rename_session("By the CLI")
         assert session_id is not None
-        transcripts.rename(session_id, "By Bridle", config_dir=config)
+        transcripts.rename(session_id, "By Hackamore", config_dir=config)
         transcripts.tag(session_id, "billed", config_dir=config)
         with Picker(any_cli, model) as picker:
             shown = picker.read_until("#billed")
-            assert "By Bridle" in shown
+            assert "By Hackamore" in shown
             assert "By the CLI" not in shown
             picker.press("\r")
-            assert "By Bridle " in picker.read_until("By Bridle \u2500")  # in the line above the prompt
+            assert "By Hackamore " in picker.read_until("By Hackamore \u2500")  # in the line above the prompt
         # By its title it is found as well, and the old one is gone.
-        assert bridle.sync.run("two", base.replace(resume="By Bridle")).session_id == session_id
+        assert hackamore.sync.run("two", base.replace(resume="By Hackamore")).session_id == session_id
         found = transcripts.info(session_id, config_dir=config)
-        assert (found.title, found.tag) == ("By Bridle", "billed")
+        assert (found.title, found.tag) == ("By Hackamore", "billed")
         # The line is far from the end of the file now: the list shows the small file beside it.
         last = [each for each in transcripts.read(session_id, config_dir=config).entries if each.type == "assistant"][
             -1
@@ -771,14 +771,14 @@ def test_the_cli_shows_the_title_and_the_tag(any_cli: RealCLI) -> None:
         with found.path.open("a", encoding="utf-8") as file:
             file.write(line(filler) + "\n")
         with Picker(any_cli, model) as picker:
-            assert "By Bridle" in picker.read_until("HEAD")
+            assert "By Hackamore" in picker.read_until("HEAD")
 
 
 @pytest.mark.timeout(120)
 def test_a_session_that_the_cli_runs_is_in_use(real_cli: RealCLI) -> None:
     with ScriptedModel(Repeat("more")) as model:
         config = config_of(real_cli, model)
-        with bridle.sync.Session(options(real_cli, model)) as session:
+        with hackamore.sync.Session(options(real_cli, model)) as session:
             session_id = session.send("one").result().session_id
             assert session_id is not None
             with pytest.raises(SessionInUseError) as caught:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 import pytest
 
-import bridle.sync
-from bridle import transcripts
-from bridle.errors import SessionExistsError, TranscriptError
-from bridle.testing import Repeat, Reply, ScriptedModel
-from bridle.transcripts import ExportFormat
+import hackamore.sync
+from hackamore import transcripts
+from hackamore.errors import SessionExistsError, TranscriptError
+from hackamore.testing import Repeat, Reply, ScriptedModel
+from hackamore.transcripts import ExportFormat
 from tests.transcripts.disk import Writer, some_id, tool_use
 from tests.transcripts.test_changes import BOTH, config_of, options, shown
 
@@ -331,14 +331,14 @@ BAD_IMPORTS = {
     "not JSON": (f"{GOOD}\nhello\n{GOOD}", "line 2 is not a JSON object"),
     "id that leaves the folder": (GOOD.replace("5e551011-", "../../"), "holds no conversation"),
     "agent that leaves the folder": (
-        f'{GOOD}\n{{"type":"bridle-subagent","agentId":"../../x","folder":"subagents"}}\n{GOOD}',
+        f'{GOOD}\n{{"type":"hackamore-subagent","agentId":"../../x","folder":"subagents"}}\n{GOOD}',
         "line 2 names no subagent",
     ),
     "folder that leaves the folder": (
-        f'{GOOD}\n{{"type":"bridle-subagent","agentId":"x","folder":"subagents/../../.."}}\n{GOOD}',
+        f'{GOOD}\n{{"type":"hackamore-subagent","agentId":"x","folder":"subagents/../../.."}}\n{GOOD}',
         "line 2 names no subagent",
     ),
-    "agent without a name": (f'{GOOD}\n{{"type":"bridle-subagent"}}\n{GOOD}', "line 2 names no subagent"),
+    "agent without a name": (f'{GOOD}\n{{"type":"hackamore-subagent"}}\n{GOOD}', "line 2 names no subagent"),
 }
 
 
@@ -353,7 +353,7 @@ def test_a_bad_file_is_refused_before_anything_is_written(tmp_path: Path, name: 
 
 
 def test_a_subagent_that_comes_twice_leaves_nothing(tmp_path: Path) -> None:
-    head = '{"type":"bridle-subagent","agentId":"x","folder":"subagents","meta":{"agentType":"y"}}'
+    head = '{"type":"hackamore-subagent","agentId":"x","folder":"subagents","meta":{"agentType":"y"}}'
     source = tmp_path / "in.jsonl"
     source.write_text("\n".join([GOOD, head, GOOD, head, GOOD]))
     with pytest.raises(TranscriptError):
@@ -379,8 +379,8 @@ def test_an_error_of_an_import_shows_the_file_escaped_and_cut(tmp_path: Path) ->
 def test_a_file_of_another_host_gets_the_id_of_its_session(tmp_path: Path) -> None:
     other, session = some_id(2), "5e551011-0000-4000-8000-000000000000"
     source = tmp_path / "in.jsonl"
-    head = '{"type":"bridle-subagent","agentId":"x","folder":"subagents/deep"}'
-    odd = '{"type":"note","about":"bridle-subagent"}'
+    head = '{"type":"hackamore-subagent","agentId":"x","folder":"subagents/deep"}'
+    odd = '{"type":"note","about":"hackamore-subagent"}'
     source.write_text("\n".join(['{"type":"mode"}', GOOD, odd, GOOD.replace(session, other), head, GOOD, ""]))
     assert transcripts.import_(source, project=tmp_path / "p", config_dir=tmp_path) == session
     (path,) = (tmp_path / "projects").glob(f"*/{session}.jsonl")
@@ -399,7 +399,7 @@ def test_an_import_resumes_on_the_real_cli(real_cli: RealCLI) -> None:
     with ScriptedModel(BOTH, Reply("done"), Repeat("more")) as model:
         config = config_of(real_cli, model)
         base = options(real_cli, model)
-        with bridle.sync.Session(base) as session:
+        with hackamore.sync.Session(base) as session:
             for prompt in ("one", "two"):
                 session_id = session.send(prompt).result().session_id
         assert session_id is not None
@@ -414,7 +414,7 @@ def test_an_import_resumes_on_the_real_cli(real_cli: RealCLI) -> None:
             copy = transcripts.import_(export, project=elsewhere, new_id=new_id, config_dir=config)
             assert (copy == session_id) is not new_id
             before = len(model.requests)
-            result = bridle.sync.run("NEXT", base.replace(resume=copy, cwd=elsewhere))
+            result = hackamore.sync.run("NEXT", base.replace(resume=copy, cwd=elsewhere))
             assert result.session_id == copy
             request = shown(model.requests[before].body)
             assert request[: len(whole)] == whole

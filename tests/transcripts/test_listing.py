@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridle import TranscriptError, transcripts
-from bridle.transcripts import places
+from hackamore import TranscriptError, transcripts
+from hackamore.transcripts import places
 from tests.contract import shows
 from tests.transcripts.disk import Writer, line, some_id
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from bridle.transcripts import TranscriptInfo
+    from hackamore.transcripts import TranscriptInfo
 
 
 def only(tmp_path: Path, writer: Writer, text: str | None = None) -> TranscriptInfo:
@@ -278,7 +278,7 @@ def test_a_session_that_vanishes_is_not_an_error_of_the_list(tmp_path: Path) -> 
     path = talk().save(tmp_path)
     files = places.SessionFiles(path.stem, path)
     path.unlink()
-    from bridle.transcripts.listing import info_of
+    from hackamore.transcripts.listing import info_of
 
     assert info_of(files) is None
     path.symlink_to(path)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import bridle
-from bridle import messages, transcripts
-from bridle.transcripts import stores
+import hackamore
+from hackamore import messages, transcripts
+from hackamore.transcripts import stores
 from tests.conftest import PROJECT
 from tests.transcripts.disk import Writer, line
 
@@ -82,8 +82,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     (path.with_suffix("") / "subagents" / "agent-a1.jsonl").write_text(agent.text)
     own = {name: getattr(transcripts, name) for name in transcripts.__all__}
     own |= {name: getattr(stores, name) for name in stores.__all__}
-    own |= {"Any": Any, "Options": bridle.Options, "UserMessage": bridle.UserMessage}
-    own |= {"AssistantMessage": bridle.AssistantMessage, "MirrorErrorMessage": messages.MirrorErrorMessage}
+    own |= {"Any": Any, "Options": hackamore.Options, "UserMessage": hackamore.UserMessage}
+    own |= {"AssistantMessage": hackamore.AssistantMessage, "MirrorErrorMessage": messages.MirrorErrorMessage}
     key = {"project_key": transcripts.project_key(tmp_path), "session_id": writer.session_id}
     given = {"directory": tmp_path, "session_id": writer.session_id, "agent_id": "a1", "uuid": first}
     return (

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridle import AmbiguousSessionError, SessionNotFoundError, transcripts
-from bridle.transcripts import places, project_key
+from hackamore import AmbiguousSessionError, SessionNotFoundError, transcripts
+from hackamore.transcripts import places, project_key
 from tests.contract import shows
 from tests.transcripts.disk import Writer, some_id
 

@@ -18,17 +18,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
-from bridle import AssistantMessage, ToolResultBlock, ToolUseBlock, transcripts
+from hackamore import AssistantMessage, ToolResultBlock, ToolUseBlock, transcripts
 from tests.conftest import PROJECT
 from tests.contract import shows
 from tests.support.patience import patience
 from tests.transcripts.calls import results
-from tests.transcripts.compared import DIFFERENCES, Bridle, difference
+from tests.transcripts.compared import DIFFERENCES, Hackamore, difference
 from tests.transcripts.versions import VERSIONS, program
 from tests.transcripts.written import LONG, ODD, Written, write_all
 
 if TYPE_CHECKING:
-    from bridle.transcripts import Transcript
+    from hackamore.transcripts import Transcript
 
 B = TypeVar("B", ToolUseBlock, ToolResultBlock)
 
@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.real_cli, pytest.mark.timeout(600)]
 
 (OFFICIAL_PIN,) = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["dependency-groups"]["bench"]
 OFFICIAL = PROJECT / ".dev" / "official"
-TABLE = "| function | official package | Bridle | reason |"
+TABLE = "| function | official package | Hackamore | reason |"
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
@@ -151,7 +151,7 @@ def test_every_call_does_as_that_of_the_official_package(written: Written, tmp_p
     names = {"odd": ODD, "long": LONG, "long sibling": f"{LONG} 2"}
     names |= {name: name for name in ("work", "repository", "work tree", "none")}
     directories = {kind: str(folder / name) for kind, name in names.items()}
-    for name in ("official", "bridle"):
+    for name in ("official", "hackamore"):
         shutil.copytree(written.config, tmp_path / name, symlinks=True)
     script = PROJECT / "tests" / "transcripts" / "official.py"
     done = subprocess.run(
@@ -166,7 +166,7 @@ def test_every_call_does_as_that_of_the_official_package(written: Written, tmp_p
     found = json.loads(done.stdout)
     assert f"claude-agent-sdk=={found['version']}" == OFFICIAL_PIN
     theirs = found["results"]
-    ours = json.loads(json.dumps(results(Bridle(tmp_path / "bridle"), tmp_path / "bridle", directories, written.ids)))
+    ours = json.loads(json.dumps(results(Hackamore(tmp_path / "hackamore"), tmp_path / "hackamore", directories, written.ids)))
     assert theirs.keys() == ours.keys()
     assert len(theirs) > 150
     different = {call: difference(call, theirs[call], ours[call]) for call in theirs if theirs[call] != ours[call]}

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridle import TranscriptError, transcripts
-from bridle.transcripts import index
+from hackamore import TranscriptError, transcripts
+from hackamore.transcripts import index
 from tests.contract import shows
 from tests.support.patience import patience
 from tests.transcripts.disk import Writer, tool_use
@@ -22,7 +22,7 @@ from tests.transcripts.disk import Writer, tool_use
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from bridle.transcripts import SearchHit
+    from hackamore.transcripts import SearchHit
 
 
 class Finder:
@@ -343,7 +343,7 @@ def test_a_new_index_does_not_take_the_name_of_a_damaged_one_that_is_in_use(find
 CUTTING = """
 import os
 import sys
-from bridle import transcripts
+from hackamore import transcripts
 config, cache, index = sys.argv[1:]
 
 def cut(frame, event, called):
@@ -377,16 +377,16 @@ def test_a_folder_that_cannot_be_written_is_an_error_with_a_fix(find: Finder) ->
 def test_the_place_of_the_index_is_the_user_s_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     assert transcripts.search("x", config_dir=tmp_path) == []
-    assert list((tmp_path / "xdg" / "bridle").glob("conversations-*.db"))
+    assert list((tmp_path / "xdg" / "hackamore").glob("conversations-*.db"))
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")  # does not count
     monkeypatch.setenv("HOME", str(tmp_path))
     assert transcripts.search("x", config_dir=tmp_path) == []
-    assert list((tmp_path / ".cache" / "bridle").glob("conversations-*.db"))
+    assert list((tmp_path / ".cache" / "hackamore").glob("conversations-*.db"))
 
 
 SEARCHES = """
 import sys
-from bridle import transcripts
+from hackamore import transcripts
 for number in range(int(sys.argv[3])):
     hits = transcripts.search("anchor", config_dir=sys.argv[1], cache_dir=sys.argv[2], limit=10_000)
 print(len(hits))

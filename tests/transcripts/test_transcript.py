@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridle import AssistantMessage, SessionNotFoundError, TranscriptError, UserMessage, transcripts
-from bridle.transcripts import entries
-from bridle.transcripts import transcript as transcript_module
-from bridle.transcripts.transcript import source_of
+from hackamore import AssistantMessage, SessionNotFoundError, TranscriptError, UserMessage, transcripts
+from hackamore.transcripts import entries
+from hackamore.transcripts import transcript as transcript_module
+from hackamore.transcripts.transcript import source_of
 from tests.contract import shows
 from tests.transcripts.disk import Writer, some_id, tool_use
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from bridle.transcripts import Messages, Transcript
+    from hackamore.transcripts import Messages, Transcript
 
 
 def opened(tmp_path: Path, writer: Writer, text: str | None = None, leaf: str | None = None) -> Transcript:

@@ -10,9 +10,9 @@ import subprocess
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import bridle.sync
-from bridle import Options
-from bridle.testing import Repeat, Reply, ScriptedModel, Stall, ToolCall
+import hackamore.sync
+from hackamore import Options
+from hackamore.testing import Repeat, Reply, ScriptedModel, Stall, ToolCall
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,12 +45,12 @@ def write_all(cli: str, folder: Path) -> Written:
 
     two = Reply(bash("echo one"), bash("echo two"))
     with ScriptedModel(Reply(bash("echo hi")), "Said hi.", two, "Both done.", Repeat("More.")) as model:
-        with bridle.sync.Session(options(model)) as session:
+        with hackamore.sync.Session(options(model)) as session:
             for prompt in ("Say hi", "Say both", "And \u00e9?"):
                 written.ids["tools"] = session.send(prompt).result().session_id or ""
-        fork = bridle.sync.run("A fork", options(model, resume=written.ids["tools"], fork_session=True))
+        fork = hackamore.sync.run("A fork", options(model, resume=written.ids["tools"], fork_session=True))
         written.ids["fork"] = fork.session_id or ""
-        with bridle.sync.Session(options(model, resume=written.ids["tools"])) as session:
+        with hackamore.sync.Session(options(model, resume=written.ids["tools"])) as session:
             session.send("Resumed").result()
     agent = {
         "description": "Look",
@@ -63,22 +63,22 @@ def write_all(cli: str, folder: Path) -> Written:
         "It looked.",
         subagents={"*": [Reply(bash("echo sub"), bash("echo other")), "Seen."]},
     ) as model:
-        written.ids["subagent"] = bridle.sync.run("Delegate", options(model)).session_id or ""
+        written.ids["subagent"] = hackamore.sync.run("Delegate", options(model)).session_id or ""
     fields = {"customTitle": "no title", "gitBranch": "no branch", "tag": "no tag", "lastPrompt": "no prompt"}
     with ScriptedModel(Reply(bash("echo fields", **fields)), "Not mine.") as model:
-        written.ids["fields"] = bridle.sync.run("With fields", options(model)).session_id or ""
+        written.ids["fields"] = hackamore.sync.run("With fields", options(model)).session_id or ""
     started = Reply(bash("sleep 0.2", run_in_background=True))
-    with ScriptedModel(started, Repeat("Started.")) as model, bridle.sync.Session(options(model)) as session:
+    with ScriptedModel(started, Repeat("Started.")) as model, hackamore.sync.Session(options(model)) as session:
         written.ids["background"] = session.send("In the background").result().session_id or ""
         session.finish()
     with (
         ScriptedModel(Repeat("Fine."), compaction="A short talk.") as model,
-        bridle.sync.Session(options(model)) as session,
+        hackamore.sync.Session(options(model)) as session,
     ):
         for prompt in ("One", "Two", "/compact", "Three"):
             written.ids["compaction"] = session.send(prompt).result().session_id or ""
     stall = Stall(then=Reply("Partly answered."), after_events=3)
-    with ScriptedModel("First.", stall, Repeat("After.")) as model, bridle.sync.Session(options(model)) as session:
+    with ScriptedModel("First.", stall, Repeat("After.")) as model, hackamore.sync.Session(options(model)) as session:
         session.send("Before").result()
         turn = session.send("Interrupted")
         stall.wait_started()
@@ -87,12 +87,12 @@ def write_all(cli: str, folder: Path) -> Written:
             pass
         written.ids["interrupt"] = session.send("Afterwards").result().session_id or ""
     with ScriptedModel(Repeat("Named.")) as model:
-        with bridle.sync.Session(options(model)) as session:
+        with hackamore.sync.Session(options(model)) as session:
             written.ids["rename"] = session.send("Name it").result().session_id or ""
             session.rename_session('A "title" \u00e9')
         for kind, name in (("odd", ODD), ("long", LONG)):
             (folder / name).mkdir(parents=True)
-            written.ids[kind] = bridle.sync.run(f"In {kind}", options(model, folder / name)).session_id or ""
+            written.ids[kind] = hackamore.sync.run(f"In {kind}", options(model, folder / name)).session_id or ""
         repository, tree = folder / "repository", folder / "work tree"
         repository.mkdir()
         git = ["git", "-c", "user.name=x", "-c", "user.email=x@example.org"]
@@ -102,6 +102,6 @@ def write_all(cli: str, folder: Path) -> Written:
             ["worktree", "add", "-q", "-b", "side", str(tree)],
         ):
             subprocess.run([*git, *command], cwd=repository, check=True, timeout=30)
-        written.ids["repository"] = bridle.sync.run("In the repository", options(model, repository)).session_id or ""
-        written.ids["worktree"] = bridle.sync.run("In the worktree", options(model, tree)).session_id or ""
+        written.ids["repository"] = hackamore.sync.run("In the repository", options(model, repository)).session_id or ""
+        written.ids["worktree"] = hackamore.sync.run("In the worktree", options(model, tree)).session_id or ""
     return written

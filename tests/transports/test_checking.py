@@ -8,12 +8,12 @@ from unittest.mock import AsyncMock
 
 import pytest
 
-import bridle
-import bridle.sync
-from bridle import Options
-from bridle.transports.opening import check_shape
-from bridle.transports.process.subprocess_async import AsyncChildProcess
-from bridle.transports.process.subprocess_sync import SyncChildProcess
+import hackamore
+import hackamore.sync
+from hackamore import Options
+from hackamore.transports.opening import check_shape
+from hackamore.transports.process.subprocess_async import AsyncChildProcess
+from hackamore.transports.process.subprocess_sync import SyncChildProcess
 
 
 class Asynchronous:
@@ -117,17 +117,17 @@ def _now(*_: Any, **__: Any) -> Any: ...
 )
 def test_a_wrong_member_is_named_at_the_call(shell: str, wrong: Any, said: str) -> None:
     for call in (
-        (bridle.query, lambda *a, **k: bridle.Session(Options(), **k))
+        (hackamore.query, lambda *a, **k: hackamore.Session(Options(), **k))
         if shell == "async"
         else (
-            bridle.sync.query,
-            lambda *a, **k: bridle.sync.Session(Options(), **k),
+            hackamore.sync.query,
+            lambda *a, **k: hackamore.sync.Session(Options(), **k),
         )
     ):
         with pytest.raises(TypeError) as raised:
             call("Hello", transport=wrong)
         assert said in str(raised.value)
-        assert "bridle.transports.base" in str(raised.value)
+        assert "hackamore.transports.base" in str(raised.value)
 
 
 def test_a_source_is_held_to_the_same() -> None:
@@ -139,7 +139,7 @@ def test_a_source_is_held_to_the_same() -> None:
             return Blocking()
 
     with pytest.raises(TypeError, match="`receive` must be `async def`"):
-        bridle.query("Hello", transport=Source())
+        hackamore.query("Hello", transport=Source())
 
 
 def test_mocks_are_transports() -> None:

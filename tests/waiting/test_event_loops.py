@@ -19,7 +19,7 @@ import anyio.to_thread
 import pytest
 import sniffio
 
-from bridle.waiting.event_loops import (
+from hackamore.waiting.event_loops import (
     Loop,
     call_when_readable,
     context_for_thread,
@@ -232,7 +232,7 @@ def test_tasks_have_a_name_that_tells_whose_they_are(backend: str) -> None:
             await came.wait()
 
     anyio.run(scenario, backend=backend)
-    assert sorted(names) == ["an eager one", "bridle session", "one of mine"]
+    assert sorted(names) == ["an eager one", "hackamore session", "one of mine"]
 
 
 @pytest.mark.parametrize("eager", [False, True])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridle.waiting.junit import Case, junit
+from hackamore.waiting.junit import Case, junit
 
 DOCUMENT = """\
 <?xml version='1.0' encoding='utf-8'?>

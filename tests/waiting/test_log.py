@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bridle.waiting.log import Log, logger, one_line
+from hackamore.waiting.log import Log, logger, one_line
 
 
 class OfASession(Log):
@@ -22,12 +22,12 @@ def test_lines_become_one() -> None:
 
 
 def test_a_record_has_one_line_its_ids_and_the_place_that_logged_it(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "bridle")
+    caplog.set_level(logging.INFO, "hackamore")
     logger.warning("%s, %s and %d", "a\nb", OSError("c\nd"), 3)
     OfASession().error("failed", extra={"code": "X", "pid": 8})
     logger.debug("%s", "not this one")
     assert [record.getMessage() for record in caplog.records] == ["a; b, c; d and 3", "failed"]
-    assert {(record.name, record.filename) for record in caplog.records} == {("bridle", "test_log.py")}
+    assert {(record.name, record.filename) for record in caplog.records} == {("hackamore", "test_log.py")}
     first, second = (vars(record) for record in caplog.records)
     assert [first[name] for name in ("session_id", "turn_id", "pid")] == [None, None, None]
     assert [second[name] for name in ("session_id", "turn_id", "pid", "code")] == ["s", None, 8, "X"]
@@ -41,6 +41,6 @@ def test_a_level_that_is_off_costs_nothing(caplog: pytest.LogCaptureFixture) -> 
     class Error(Exception, Costly):
         pass
 
-    caplog.set_level(logging.WARNING, "bridle")
+    caplog.set_level(logging.WARNING, "hackamore")
     logger.info("%s", Error())
     assert caplog.records == []

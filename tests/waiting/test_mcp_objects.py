@@ -12,8 +12,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from bridle.waiting import mcp_objects
-from bridle.waiting.mcp_objects import load, serve
+from hackamore.waiting import mcp_objects
+from hackamore.waiting.mcp_objects import load, serve
 from tests.support.patience import patience
 
 if TYPE_CHECKING:
@@ -162,14 +162,14 @@ def test_a_server_that_outlives_its_input_is_cancelled(
     played = Played(run, *[message("ping", id=number) for number in range(3)])
     play(played, backend)
     assert ended == ["cancelled"]
-    assert [(record.levelno, record.getMessage()) for record in caplog.records if record.name == "bridle"] == [
+    assert [(record.levelno, record.getMessage()) for record in caplog.records if record.name == "hackamore"] == [
         (logging.WARNING, "MCP server 'shop' did not end within 0.01 s of the end of its input")
     ]
 
 
 @BACKENDS
 def test_a_server_that_closes_its_side_is_sent_nothing_more(backend: str, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG, "bridle")
+    caplog.set_level(logging.DEBUG, "hackamore")
 
     async def run(read: Any, write: Any, _: Any) -> None:
         await read.receive()

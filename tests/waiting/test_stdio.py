@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from bridle.waiting.stdio import Pipes, standard_streams
+from hackamore.waiting.stdio import Pipes, standard_streams
 from tests.support.leaks import nothing_left
 from tests.support.patience import patience
 
@@ -38,7 +38,7 @@ class Peer:
             written=lambda: self.said.append("written"),
             lost=lambda: self.said.append("lost"),
         )
-        (self.thread,) = (thread for thread in threading.enumerate() if thread.name == "bridle-stdio")
+        (self.thread,) = (thread for thread in threading.enumerate() if thread.name == "hackamore-stdio")
 
     def post(self, function: Callable[[], None]) -> bool:
         self._posted.put(function)
@@ -94,7 +94,7 @@ def test_each_read_waits_until_the_one_before_was_taken(peers: Callable[..., Pee
 
 
 def test_a_source_that_cannot_be_read_has_ended(peers: Callable[..., Peer], caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG, "bridle")
+    caplog.set_level(logging.DEBUG, "hackamore")
     assert peers(source=os.open("/", os.O_RDONLY)).turn() == b""
     assert [record.getMessage() for record in caplog.records] == ["stdin cannot be read: [Errno 21] Is a directory"]
 
@@ -116,7 +116,7 @@ def test_what_is_written_arrives_whole_however_slowly_it_is_read(peers: Callable
 
 
 def test_a_reader_that_is_gone_is_told_once(peers: Callable[..., Peer], caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG, "bridle")
+    caplog.set_level(logging.DEBUG, "hackamore")
     peer = peers()
     peer.shut(peer.out_of)
     peer.pipes.write(b"answer")

@@ -15,8 +15,8 @@ from typing import Any
 import anyio
 import pytest
 
-from bridle.waiting.event_loops import current_task
-from bridle.waiting.threads import Call, Mark, Room, Threads, starters, wait_for
+from hackamore.waiting.event_loops import current_task
+from hackamore.waiting.threads import Call, Mark, Room, Threads, starters, wait_for
 from tests.support.leaks import open_descriptors
 from tests.support.patience import patience
 
@@ -59,8 +59,8 @@ def test_an_idle_thread_is_used_again() -> None:
 
 def test_threads_have_a_name_and_keep_no_program_from_ending() -> None:
     """Leak checks find them by their names."""
-    kinds: list[tuple[Threads, str]] = [(Threads(), "bridle-callback"), (Threads(name="bridle-x"), "bridle-x")]
-    for threads, name in [*kinds, (starters, "bridle-start")]:
+    kinds: list[tuple[Threads, str]] = [(Threads(), "hackamore-callback"), (Threads(name="hackamore-x"), "hackamore-x")]
+    for threads, name in [*kinds, (starters, "hackamore-start")]:
         thread = run(threads)
         assert (thread.name, thread.daemon) == (name, True)
         threads.rest()

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from bridle.aio.query import QueryStream, query, run
+from hackamore.aio.query import QueryStream, query, run
 
 __all__ = ["QueryStream", "query", "run"]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from bridle.errors import BridleError
+from hackamore.errors import HackamoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridle.options.options import Options
-    from bridle.queries.outcomes import CollectResult, RunResult
-    from bridle.queries.retrying import Attempts
+    from hackamore.options.options import Options
+    from hackamore.queries.outcomes import CollectResult, RunResult
+    from hackamore.queries.retrying import Attempts
 
 __all__ = ["answered"]
 
@@ -30,7 +30,7 @@ async def answered(
         try:
             collected = await collect(attempts.prompt, attempts.options)
             return attempts.conclude(collected, output_type, datetime.now(UTC))
-        except BridleError as error:
+        except HackamoreError as error:
             seconds = attempts.failed(error, collected, datetime.now(UTC))
             if seconds is None:
                 raise

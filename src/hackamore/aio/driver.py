@@ -21,20 +21,20 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from bridle.answering.servers import CLOSE_SECONDS
-from bridle.session.core import driver_error
-from bridle.transports.base import AsyncPushTransport
-from bridle.waiting.event_loops import Loop, context_for_thread, current_task, end_program, run_cancellable
-from bridle.waiting.threads import Threads
+from hackamore.answering.servers import CLOSE_SECONDS
+from hackamore.session.core import driver_error
+from hackamore.transports.base import AsyncPushTransport
+from hackamore.waiting.event_loops import Loop, context_for_thread, current_task, end_program, run_cancellable
+from hackamore.waiting.threads import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from bridle.answering.jobs import Job
-    from bridle.answering.routing import Callbacks
-    from bridle.launch import LaunchPlan
-    from bridle.session.core import SessionCore
-    from bridle.transports.base import AsyncTransport
+    from hackamore.answering.jobs import Job
+    from hackamore.answering.routing import Callbacks
+    from hackamore.launch import LaunchPlan
+    from hackamore.session.core import SessionCore
+    from hackamore.transports.base import AsyncTransport
 
 __all__ = ["Driver"]
 
@@ -82,7 +82,7 @@ class Driver:
     def start(self) -> None:
         """Start the task."""
         self._loop.spawn(
-            self._run, contextvars.Context(), self._done, f"bridle session, created at {self._core.created_at}"
+            self._run, contextvars.Context(), self._done, f"hackamore session, created at {self._core.created_at}"
         )
 
     def _done(self) -> None:

@@ -1,6 +1,6 @@
 """A session of an event loop as plain callbacks see it: they run in threads, where its methods must not be called directly.
 
-There `context.session` has the same names. Calls run in the event loop, and block in the thread where the loop awaits, as in `bridle.sync`.
+There `context.session` has the same names. Calls run in the event loop, and block in the thread where the loop awaits, as in `hackamore.sync`.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ import inspect
 import threading
 from typing import TYPE_CHECKING, Any
 
-from bridle.errors import SessionClosedError
-from bridle.session.core import SessionBase
-from bridle.waiting.event_loops import context_for_thread
+from hackamore.errors import SessionClosedError
+from hackamore.session.core import SessionBase
+from hackamore.waiting.event_loops import context_for_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridle.aio.driver import Driver
-    from bridle.waiting.event_loops import Loop
+    from hackamore.aio.driver import Driver
+    from hackamore.waiting.event_loops import Loop
 
 __all__ = ["FromThread", "SessionReach"]
 

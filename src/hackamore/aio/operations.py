@@ -1,12 +1,12 @@
-# Generated from src/bridle/protocol/control_table.py by scripts/make_operations.py. Do not edit: edit the table and run `./dev format`.
+# Generated from src/hackamore/protocol/control_table.py by scripts/make_operations.py. Do not edit: edit the table and run `./dev format`.
 """The control operations of a session: one method for each request of the control protocol."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from bridle.checked.fields import to_wire
-from bridle.protocol.results import (
+from hackamore.checked.fields import to_wire
+from hackamore.protocol.results import (
     BackgroundTasksResult,
     BinaryVersion,
     CancelledMessage,
@@ -36,7 +36,7 @@ from bridle.protocol.results import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from bridle.options.kinds import PermissionMode, SdkPluginConfig
+    from hackamore.options.kinds import PermissionMode, SdkPluginConfig
 
 __all__ = ["Operations"]
 

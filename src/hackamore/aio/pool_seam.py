@@ -1,6 +1,6 @@
 """The seam between a pool and asyncio or trio: how it waits, starts jobs, and calls functions that block.
 
-`bridle.sync.pool_seam` has the same methods for threads. The core of a pool is only touched in the thread of its event loop.
+`hackamore.sync.pool_seam` has the same methods for threads. The core of a pool is only touched in the thread of its event loop.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import anyio
 import anyio.lowlevel
 
-from bridle.aio.waits import check_loop
-from bridle.waiting.event_loops import Loop
-from bridle.waiting.threads import Call
+from hackamore.aio.waits import check_loop
+from hackamore.waiting.event_loops import Loop
+from hackamore.waiting.threads import Call
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from contextlib import AbstractContextManager
 
-    from bridle.session.readers import Flag
+    from hackamore.session.readers import Flag
 
 __all__ = ["PoolSeam"]
 
@@ -56,7 +56,7 @@ class PoolSeam:
 
     def spawn(self, job: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Start a job, which must not raise, outside all task groups."""
-        self._loop.spawn(job, self._context.copy(), name=f"bridle {self._name}")
+        self._loop.spawn(job, self._context.copy(), name=f"hackamore {self._name}")
 
     async def work(self, function: Callable[[], T]) -> T:
         """Call a function that blocks, in a worker thread."""

@@ -11,8 +11,8 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast, overload
 
-from bridle.aio.attempts import answered
-from bridle.aio.waits import (
+from hackamore.aio.attempts import answered
+from hackamore.aio.waits import (
     OtherShell,
     Preparing,
     check_loop,
@@ -22,30 +22,30 @@ from bridle.aio.waits import (
     sleep,
     wait_exit,
 )
-from bridle.errors import BridleError, ConcurrentUseError, DecodeError, StreamWarning, last_api_error, short_traceback
-from bridle.options.bounds import checked_timeout
-from bridle.options.options import Options
-from bridle.protocol.log import one_line
-from bridle.queries.ending import TextDeltas
-from bridle.queries.outcomes import CollectResult, RunResult, with_output_type
-from bridle.queries.plain import PlainQuery, is_steered, tell, warn_before_start, with_guards
-from bridle.queries.retrying import Attempts
-from bridle.transports.base import TransportSource
-from bridle.transports.opening import open_async
-from bridle.transports.process.prepare import Preparation
-from bridle.transports.recording.masking import Mask
-from bridle.waiting.threads import Mark, starters
+from hackamore.errors import HackamoreError, ConcurrentUseError, DecodeError, StreamWarning, last_api_error, short_traceback
+from hackamore.options.bounds import checked_timeout
+from hackamore.options.options import Options
+from hackamore.protocol.log import one_line
+from hackamore.queries.ending import TextDeltas
+from hackamore.queries.outcomes import CollectResult, RunResult, with_output_type
+from hackamore.queries.plain import PlainQuery, is_steered, tell, warn_before_start, with_guards
+from hackamore.queries.retrying import Attempts
+from hackamore.transports.base import TransportSource
+from hackamore.transports.opening import open_async
+from hackamore.transports.process.prepare import Preparation
+from hackamore.transports.recording.masking import Mask
+from hackamore.waiting.threads import Mark, starters
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from types import TracebackType
 
-    from bridle.aio.session import Steered
-    from bridle.launch import LaunchPlan
-    from bridle.messages import Message, ResultMessage
-    from bridle.options.retry import Retry
-    from bridle.queries.prompts import Prompt, Prompts
-    from bridle.transports.base import AsyncTransport
+    from hackamore.aio.session import Steered
+    from hackamore.launch import LaunchPlan
+    from hackamore.messages import Message, ResultMessage
+    from hackamore.options.retry import Retry
+    from hackamore.queries.prompts import Prompt, Prompts
+    from hackamore.transports.base import AsyncTransport
 
 __all__ = ["QueryStream", "query", "run"]
 
@@ -95,7 +95,7 @@ class _Plain:
         """Start the CLI and give it the prompt. The next call continues a `resumable` start that was cancelled."""
         try:
             await self._start(resumable=resumable)
-        except BridleError as error:
+        except HackamoreError as error:
             self._query.start_error = error
             raise
 
@@ -204,12 +204,12 @@ class QueryStream(OtherShell):
     Example:
         ::
 
-            async with bridle.query("What is 2 + 2?") as stream:
+            async with hackamore.query("What is 2 + 2?") as stream:
                 async for message in stream:
                     print(message)
     """
 
-    __module__ = "bridle"
+    __module__ = "hackamore"
 
     def __init__(
         self,
@@ -219,7 +219,7 @@ class QueryStream(OtherShell):
         transport: AsyncTransport | TransportSource | None = None,
     ) -> None:
         if options is not None and not isinstance(options, Options):
-            raise TypeError(f"`options` must be a bridle.Options, not {type(options).__name__}")
+            raise TypeError(f"`options` must be a hackamore.Options, not {type(options).__name__}")
         self.options: Options = options if options is not None else Options()
         self.warnings: list[StreamWarning] = []
         self.errors: list[DecodeError] = []
@@ -229,7 +229,7 @@ class QueryStream(OtherShell):
         self._closing = False
         self._way: _Plain | Steered
         if is_steered(prompt, self.options):
-            from bridle.aio.session import Steered
+            from hackamore.aio.session import Steered
 
             self._way = Steered(prompt, self.options, transport)
         else:
@@ -280,7 +280,7 @@ class QueryStream(OtherShell):
                 raise
             self._ended = True
             await self._way.stop(turn_open=True)
-            if not (self._closing and isinstance(error, BridleError)):
+            if not (self._closing and isinstance(error, HackamoreError)):
                 raise  # an error because the stream was closed meanwhile is an end, and no error
         self._up = True
 
@@ -320,7 +320,7 @@ class QueryStream(OtherShell):
             try:
                 if not await self._more("async for"):
                     raise StopAsyncIteration
-            except (StopAsyncIteration, BridleError):
+            except (StopAsyncIteration, HackamoreError):
                 raise
             except BaseException:
                 # Cancelled in the middle of an iteration, which cannot be taken up again: the model must not work on for nobody.
@@ -340,7 +340,7 @@ class QueryStream(OtherShell):
 
         Raises:
             TimeoutError: no item came in time.
-            BridleError: the error of the stream; raised once.
+            HackamoreError: the error of the stream; raised once.
             ConcurrentUseError: another task is reading.
         """
         while True:
@@ -362,12 +362,12 @@ class QueryStream(OtherShell):
             An iterator of the items.
 
         Raises:
-            BridleError: the error of the stream.
+            HackamoreError: the error of the stream.
 
         Example:
             ::
 
-                async for item in bridle.query("What is 2 + 2?").items():
+                async for item in hackamore.query("What is 2 + 2?").items():
                     print(item)
         """
         while (item := await self.next_item()) is not None:
@@ -385,18 +385,18 @@ class QueryStream(OtherShell):
         Example:
             ::
 
-                collected = await bridle.query("What is 2 + 2?").collect()
+                collected = await hackamore.query("What is 2 + 2?").collect()
                 print(collected.result, collected.error)
         """
         messages: list[Message] = []
-        terminal_error: BridleError | None = None
+        terminal_error: HackamoreError | None = None
         async with self:
             try:
                 async for message in self:
                     messages.append(message)  # noqa: PERF401 - what came before an error is kept
             except ConcurrentUseError:
                 raise
-            except BridleError as error:
+            except HackamoreError as error:
                 terminal_error = error
         return CollectResult(messages, self.warnings, self.errors, terminal_error)
 
@@ -411,7 +411,7 @@ class QueryStream(OtherShell):
             The last value of `combine`; `initial` if there was no message.
 
         Raises:
-            BridleError: the error of the stream.
+            HackamoreError: the error of the stream.
         """
         value = initial
         async with self:
@@ -426,12 +426,12 @@ class QueryStream(OtherShell):
             The result; None if the CLI exited cleanly without one, which is then a warning in `warnings`.
 
         Raises:
-            BridleError: the error of the stream.
+            HackamoreError: the error of the stream.
 
         Example:
             ::
 
-                result = await bridle.query("What is 2 + 2?").result()
+                result = await hackamore.query("What is 2 + 2?").result()
                 print(result.text if result else "no result")
         """
         async with self:
@@ -489,12 +489,12 @@ class QueryStream(OtherShell):
             An iterator of texts.
 
         Raises:
-            BridleError: as iterating over the stream.
+            HackamoreError: as iterating over the stream.
 
         Example:
             ::
 
-                async for text in bridle.query("Tell me a story.").text_stream():
+                async for text in hackamore.query("Tell me a story.").text_stream():
                     print(text, end="", flush=True)
         """
         deltas = TextDeltas()
@@ -520,7 +520,7 @@ class QueryStream(OtherShell):
             raise ConcurrentUseError.for_call(call)
         return self._mark
 
-    def _give_end(self) -> BridleError | None:
+    def _give_end(self) -> HackamoreError | None:
         """Return the terminal error the first time, then None: an error is raised once."""
         self._ended = True
         self._core.asked_at_the_end()
@@ -558,7 +558,7 @@ def query(
     Example:
         ::
 
-            async for message in bridle.query("What does this project do?"):
+            async for message in hackamore.query("What does this project do?"):
                 print(message)
     """
     with short_traceback:
@@ -629,7 +629,7 @@ async def run(
     Example:
         ::
 
-            answer = await bridle.run("How many tests are there?", output_type=int)
+            answer = await hackamore.run("How many tests are there?", output_type=int)
             print(answer.output)
     """
     with short_traceback:

@@ -1,6 +1,6 @@
 """The seam between a session and asyncio or trio: how it enters the core, wakes the driver, waits and gives way.
 
-`bridle.sync.seam` has the same methods for threads. Code over a seam is written once, in `bridle.aio`, and generated for `bridle.sync`.
+`hackamore.sync.seam` has the same methods for threads. Code over a seam is written once, in `hackamore.aio`, and generated for `hackamore.sync`.
 The core is only touched in the thread of the event loop, so there is nothing to lock here.
 """
 
@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 import anyio
 import anyio.lowlevel
 
-from bridle.aio.driver import Driver
-from bridle.aio.from_thread import SessionReach
+from hackamore.aio.driver import Driver
+from hackamore.aio.from_thread import SessionReach
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
     from contextlib import AbstractContextManager
 
-    from bridle.launch import LaunchPlan
-    from bridle.protocol.connection import Connection
-    from bridle.session.core import SessionCore
-    from bridle.session.readers import Flag, Inbox
-    from bridle.transports.base import AsyncTransport
+    from hackamore.launch import LaunchPlan
+    from hackamore.protocol.connection import Connection
+    from hackamore.session.core import SessionCore
+    from hackamore.session.readers import Flag, Inbox
+    from hackamore.transports.base import AsyncTransport
 
 __all__ = ["Seam", "Starting", "starting"]
 

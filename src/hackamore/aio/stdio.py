@@ -1,4 +1,4 @@
-"""Serves tools over the standard streams: `bridle.tools.serve_stdio`."""
+"""Serves tools over the standard streams: `hackamore.tools.serve_stdio`."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from bridle.aio.driver import run_in_thread, run_job
-from bridle.answering.stdio import StdioConnection
-from bridle.errors import OptionsError, escape_terminal
-from bridle.tools import ToolServer
-from bridle.waiting.event_loops import Loop, context_for_thread
-from bridle.waiting.log import logger
-from bridle.waiting.stdio import Pipes, standard_streams
-from bridle.waiting.threads import Threads
+from hackamore.aio.driver import run_in_thread, run_job
+from hackamore.answering.stdio import StdioConnection
+from hackamore.errors import OptionsError, escape_terminal
+from hackamore.tools import ToolServer
+from hackamore.waiting.event_loops import Loop, context_for_thread
+from hackamore.waiting.log import logger
+from hackamore.waiting.stdio import Pipes, standard_streams
+from hackamore.waiting.threads import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridle.answering.jobs import Job
+    from hackamore.answering.jobs import Job
 
 __all__ = ["GRACE_SECONDS", "serve", "serve_blocking"]
 
@@ -32,7 +32,7 @@ GRACE_SECONDS = 1.5
 
 
 def serve_blocking(server: ToolServer) -> None:
-    """Do what `bridle.tools.serve_stdio` promises."""
+    """Do what `hackamore.tools.serve_stdio` promises."""
     _check(server)
     if sys.stdin is not None and sys.stdin.isatty():
         name = escape_terminal(server.name, 100)
@@ -43,7 +43,7 @@ def serve_blocking(server: ToolServer) -> None:
 
 
 async def serve(server: ToolServer) -> None:
-    """Do what `bridle.tools.aio.serve_stdio` promises."""
+    """Do what `hackamore.tools.aio.serve_stdio` promises."""
     _check(server)
     with standard_streams() as (source, target):
         await _Serving(server).run(source, target)
@@ -156,7 +156,7 @@ class _Serving:
             for job in connection.take():
                 context = self._context.copy()
                 if job.is_async:
-                    self._loop.spawn(partial(run_job, job, self._finish), context, name="bridle tool", eager=True)
+                    self._loop.spawn(partial(run_job, job, self._finish), context, name="hackamore tool", eager=True)
                     continue
                 run_in_thread(job, self._finish, self._loop, context, self._threads)
         finally:

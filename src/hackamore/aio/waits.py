@@ -1,4 +1,4 @@
-"""Waits of a query and of a start on an event loop: the launch plan, output, the exit. `bridle.sync.waits` has the same for threads."""
+"""Waits of a query and of a start on an event loop: the launch plan, output, the exit. `hackamore.sync.waits` has the same for threads."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import anyio.lowlevel
 
-from bridle.checked.functions import is_async
-from bridle.transports.process.prepare import child_settings
-from bridle.transports.process.spawn import spawn_error
-from bridle.transports.process.subprocess_async import AsyncChildProcess
-from bridle.waiting.log import logger
-from bridle.waiting.threads import Call
+from hackamore.checked.functions import is_async
+from hackamore.transports.process.prepare import child_settings
+from hackamore.transports.process.spawn import spawn_error
+from hackamore.transports.process.subprocess_async import AsyncChildProcess
+from hackamore.waiting.log import logger
+from hackamore.waiting.threads import Call
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from bridle.launch import LaunchPlan
-    from bridle.options.options import Options
-    from bridle.options.stores import SessionStore
-    from bridle.transports.base import AsyncTransport
-    from bridle.transports.process.prepare import Preparation
+    from hackamore.launch import LaunchPlan
+    from hackamore.options.options import Options
+    from hackamore.options.stores import SessionStore
+    from hackamore.transports.base import AsyncTransport
+    from hackamore.transports.process.prepare import Preparation
 
 __all__ = [
     "OtherShell",
@@ -53,7 +53,7 @@ def check_loop() -> None:
     else:
         return
     raise RuntimeError(
-        "No asyncio or trio event loop is running. Use `asyncio.run(main())` with an `async def main()`, or the blocking API `bridle.sync`."
+        "No asyncio or trio event loop is running. Use `asyncio.run(main())` with an `async def main()`, or the blocking API `hackamore.sync`."
     )
 
 
@@ -171,4 +171,4 @@ class OtherShell:
 
 def _other_shell(used: object, word: str) -> str:
     name = type(used).__name__
-    return f"`{name}` is async: use `async {word}`, or the blocking API in `bridle.sync`, which works with `{word}`."
+    return f"`{name}` is async: use `async {word}`, or the blocking API in `hackamore.sync`, which works with `{word}`."

@@ -11,24 +11,24 @@ import logging
 from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from bridle.checked.functions import AnswerError, callback_failure, place_of
-from bridle.errors import escape_terminal, text_of
-from bridle.options.observing import CallbackEnd
-from bridle.protocol.log import one_line
-from bridle.tools import ToolError
+from hackamore.checked.functions import AnswerError, callback_failure, place_of
+from hackamore.errors import escape_terminal, text_of
+from hackamore.options.observing import CallbackEnd
+from hackamore.protocol.log import one_line
+from hackamore.tools import ToolError
 
 if TYPE_CHECKING:
     import contextvars
     from collections.abc import Callable, Iterator
 
-    from bridle.answering.observers import Observers
-    from bridle.checked.functions import Reach
-    from bridle.errors import StreamWarning
-    from bridle.protocol.connection import Connection
-    from bridle.protocol.deadlines import Deadlines, TurnDeadlines
-    from bridle.protocol.log import SessionLog
-    from bridle.tools import ToolCallPlan
-    from bridle.waiting.log import Log
+    from hackamore.answering.observers import Observers
+    from hackamore.checked.functions import Reach
+    from hackamore.errors import StreamWarning
+    from hackamore.protocol.connection import Connection
+    from hackamore.protocol.deadlines import Deadlines, TurnDeadlines
+    from hackamore.protocol.log import SessionLog
+    from hackamore.tools import ToolCallPlan
+    from hackamore.waiting.log import Log
 
 __all__ = ["Job", "JobParts", "Jobs", "SessionParts"]
 

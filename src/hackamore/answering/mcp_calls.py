@@ -2,7 +2,7 @@
 
 Tools and functions are called by the shell, one job for each call. A server object of the `mcp` package runs for as long as its connection:
 a run is a job of its own, which belongs to no exchange. Messages go in as the CLI sent them; what the server sends comes out, and ends the
-calls that it answers. `bridle.waiting.mcp_objects` moves the messages, on the event loop of the shell, and loads the package.
+calls that it answers. `hackamore.waiting.mcp_objects` moves the messages, on the event loop of the shell, and loads the package.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 from msgspec import Raw
 
-from bridle.answering.jobs import Job
-from bridle.answering.servers import (
+from hackamore.answering.jobs import Job
+from hackamore.answering.servers import (
     ACKNOWLEDGEMENT,
     Entry,
     Head,
@@ -27,17 +27,17 @@ from bridle.answering.servers import (
     plan_call,
     send_message,
 )
-from bridle.checked.functions import AnswerError, is_async
-from bridle.errors import OptionsError, StreamWarning, escape_terminal, text_of
-from bridle.messages.base import plain
-from bridle.tools import CancelledCall, ToolCallPlan, mcp_instance, server_kind
-from bridle.tools.server import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, rpc_error
+from hackamore.checked.functions import AnswerError, is_async
+from hackamore.errors import OptionsError, StreamWarning, escape_terminal, text_of
+from hackamore.messages.base import plain
+from hackamore.tools import CancelledCall, ToolCallPlan, mcp_instance, server_kind
+from hackamore.tools.server import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, rpc_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from bridle.answering.jobs import Jobs, SessionParts
-    from bridle.protocol.events import RequestReceived
+    from hackamore.answering.jobs import Jobs, SessionParts
+    from hackamore.protocol.events import RequestReceived
 
 __all__ = ["McpCalls", "McpObjects", "Waker", "check_package"]
 
@@ -127,22 +127,22 @@ def _opaque(outcome: Any, message_id: Any) -> Any:
 
 def check_package(name: str, server: Any) -> None:
     """Raise OptionsError if the `mcp` package is missing or too old, or the object has no server inside."""
-    from bridle.waiting.mcp_objects import load
+    from hackamore.waiting.mcp_objects import load
 
     field = f"mcp_servers.{name}"
     try:
         load()
     except ImportError as error:
         raise OptionsError(
-            f"`{field}` is a server object of the `mcp` package, which is missing or too old ({error}). Install `bridle[mcp]`, which "
-            "takes 1.9 or later, or make the server with `bridle.tool_server`, which needs no package.",
+            f"`{field}` is a server object of the `mcp` package, which is missing or too old ({error}). Install `hackamore[mcp]`, which "
+            "takes 1.9 or later, or make the server with `hackamore.tool_server`, which needs no package.",
             field=field,
         ) from None
     inner = mcp_instance(server)
     if not callable(getattr(inner, "run", None)) or not callable(getattr(inner, "create_initialization_options", None)):
         raise OptionsError(
             f"`{field}` looks like a server object of the `mcp` package and has no low-level server inside: this version of "
-            "Bridle does not support it.",
+            "Hackamore does not support it.",
             field=field,
         )
 
@@ -210,7 +210,7 @@ class McpObjects:
             self._parts.post(lambda: self._was_sent(run, message))
 
         def serve() -> Any:
-            from bridle.waiting.mcp_objects import serve
+            from hackamore.waiting.mcp_objects import serve
 
             return serve(run)
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from bridle.checked.functions import callback_failure
-from bridle.errors import BridleError
-from bridle.options.observing import CallbackCall, CallbackEnd
-from bridle.protocol import events
+from hackamore.checked.functions import callback_failure
+from hackamore.errors import HackamoreError
+from hackamore.options.observing import CallbackCall, CallbackEnd
+from hackamore.protocol import events
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from bridle.answering.jobs import Job
-    from bridle.errors import StreamWarning
-    from bridle.options.observing import Observation, Subject
-    from bridle.options.options import Options
+    from hackamore.answering.jobs import Job
+    from hackamore.errors import StreamWarning
+    from hackamore.options.observing import Observation, Subject
+    from hackamore.options.options import Options
 
 __all__ = ["Observers", "observers_of"]
 
@@ -47,7 +47,7 @@ class Observers:
         for option, observation in self._found.items():
             try:
                 observation.prompt_sending(turn_id, content)
-            except BridleError as error:
+            except HackamoreError as error:
                 self.turn_changed(turn_id, "failed", error)
                 raise
             except BaseException as problem:
@@ -69,7 +69,7 @@ class Observers:
 
     # -- what happens --------------------------------------------------------------------------------------------------
 
-    def turn_changed(self, turn_id: str, state: str, error: BridleError | None) -> None:
+    def turn_changed(self, turn_id: str, state: str, error: HackamoreError | None) -> None:
         """Report that a turn is in another state."""
         if state not in ("queued", "started"):
             self._open_turns.discard(turn_id)
@@ -103,7 +103,7 @@ class Observers:
         """Report a control operation."""
         self._tell("request_sent", request_id, operation)
 
-    def ended(self, error: BridleError | None, exit_code: int | None) -> None:
+    def ended(self, error: HackamoreError | None, exit_code: int | None) -> None:
         """Report, once, that everything is over: first the callbacks and turns that were open."""
         try:
             self._not_over.pop()

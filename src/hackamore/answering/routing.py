@@ -8,31 +8,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bridle import dialogs
-from bridle.answering.jobs import Job, Jobs
-from bridle.answering.mcp_calls import McpCalls
-from bridle.checked.functions import is_async
-from bridle.errors import DecodeError, escape_terminal, text_of
-from bridle.hooks import HookContext
-from bridle.hooks.inputs import decode_hook_input, decode_hook_request
-from bridle.hooks.outputs import encode_hook_output, fail_output
-from bridle.permissions import (
+from hackamore import dialogs
+from hackamore.answering.jobs import Job, Jobs
+from hackamore.answering.mcp_calls import McpCalls
+from hackamore.checked.functions import is_async
+from hackamore.errors import DecodeError, escape_terminal, text_of
+from hackamore.hooks import HookContext
+from hackamore.hooks.inputs import decode_hook_input, decode_hook_request
+from hackamore.hooks.outputs import encode_hook_output, fail_output
+from hackamore.permissions import (
     PermissionRequestError,
     decode_permission_request,
     deny,
     encode_permission_result,
 )
-from bridle.protocol.log import one_line
+from hackamore.protocol.log import one_line
 
 if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Callable, Iterator, Mapping
 
-    from bridle.answering.jobs import SessionParts
-    from bridle.answering.servers import Servers
-    from bridle.hooks.matchers import RegisteredHook, Registration
-    from bridle.options.options import Options
-    from bridle.protocol.events import RequestReceived
+    from hackamore.answering.jobs import SessionParts
+    from hackamore.answering.servers import Servers
+    from hackamore.hooks.matchers import RegisteredHook, Registration
+    from hackamore.options.options import Options
+    from hackamore.protocol.events import RequestReceived
 
 __all__ = ["Callbacks", "Job"]
 

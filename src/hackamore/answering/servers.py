@@ -1,7 +1,7 @@
 """The servers of this process: their messages (JSON-RPC), which one a message is for, and how they are replaced while a session runs.
 
 Nothing here waits. A replacement is a generator: it yields what is to be sent and is given the answer, so both shells drive the same one.
-`bridle.waiting.mcp_objects.serve` moves the messages between an `ObjectRun` and a server object of the `mcp` package.
+`hackamore.waiting.mcp_objects.serve` moves the messages between an `ObjectRun` and a server object of the `mcp` package.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Raw
 
-from bridle.errors import BridleError, ControlRejectedError, escape_terminal
-from bridle.tools import mcp_instance
-from bridle.tools.server import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, rpc_error
+from hackamore.errors import HackamoreError, ControlRejectedError, escape_terminal
+from hackamore.tools import mcp_instance
+from hackamore.tools.server import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, rpc_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
 
-    from bridle.answering.jobs import Job, Jobs
-    from bridle.protocol.connection import Connection
-    from bridle.protocol.results import McpServersChange
-    from bridle.tools import ToolCallPlan
+    from hackamore.answering.jobs import Job, Jobs
+    from hackamore.protocol.connection import Connection
+    from hackamore.protocol.results import McpServersChange
+    from hackamore.tools import ToolCallPlan
 
 __all__ = [
     "ACKNOWLEDGEMENT",
@@ -316,7 +316,7 @@ class Servers:
             change = yield from self._step(dict(wire), dict(inside))
         except ControlRejectedError:
             if first is not None:
-                with contextlib.suppress(BridleError):  # what was raised first says more
+                with contextlib.suppress(HackamoreError):  # what was raised first says more
                     yield from self._step(before, previous)
             raise
         if first is None:

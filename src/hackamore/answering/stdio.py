@@ -10,21 +10,21 @@ from collections import deque
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from bridle.answering.jobs import Job, Jobs
-from bridle.answering.servers import plan_call
-from bridle.errors import StreamWarning, escape_terminal
-from bridle.options.bounds import Limits
-from bridle.protocol.deadlines import Deadlines
-from bridle.protocol.frames import encode
-from bridle.protocol.framing import LineFramer, OversizedLine
-from bridle.tools import CancelledCall, ToolCallPlan
-from bridle.tools.server import INTERNAL_ERROR, INVALID_REQUEST, rpc_error
-from bridle.waiting.log import Log, logger
+from hackamore.answering.jobs import Job, Jobs
+from hackamore.answering.servers import plan_call
+from hackamore.errors import StreamWarning, escape_terminal
+from hackamore.options.bounds import Limits
+from hackamore.protocol.deadlines import Deadlines
+from hackamore.protocol.frames import encode
+from hackamore.protocol.framing import LineFramer, OversizedLine
+from hackamore.tools import CancelledCall, ToolCallPlan
+from hackamore.tools.server import INTERNAL_ERROR, INVALID_REQUEST, rpc_error
+from hackamore.waiting.log import Log, logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from bridle.tools import ToolServer
+    from hackamore.tools import ToolServer
 
 __all__ = ["StdioConnection"]
 

@@ -31,7 +31,7 @@ class Allowance:
     Example:
         ::
 
-            budget = bridle.Budget(per={"tenant": bridle.budgets.Allowance(usd=2.0, tokens=1_000_000)})
+            budget = hackamore.Budget(per={"tenant": hackamore.budgets.Allowance(usd=2.0, tokens=1_000_000)})
     """
 
     usd: float | None = None

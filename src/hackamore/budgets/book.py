@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, NamedTuple
 
-from bridle.budgets.amounts import Account, Allowance, Spend
-from bridle.budgets.ledger import NANO, Bounds, Row
-from bridle.budgets.prices import MOST_USD, Price
-from bridle.checked.fields import fail, wrong
-from bridle.errors import BudgetExceededError, OptionsError
+from hackamore.budgets.amounts import Account, Allowance, Spend
+from hackamore.budgets.ledger import NANO, Bounds, Row
+from hackamore.budgets.prices import MOST_USD, Price
+from hackamore.checked.fields import fail, wrong
+from hackamore.errors import BudgetExceededError, OptionsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from bridle.budgets.ledger import Ledger
+    from hackamore.budgets.ledger import Ledger
 
 __all__ = ["Book", "Limits", "checked_keys", "checked_per", "checked_prices", "checked_tokens", "checked_usd", "nano"]
 
@@ -150,7 +150,7 @@ class Book:
         )
 
 
-_blocks: ContextVar[tuple[tuple[Book, tuple[str, ...]], ...]] = ContextVar("bridle_budget_blocks", default=())
+_blocks: ContextVar[tuple[tuple[Book, tuple[str, ...]], ...]] = ContextVar("hackamore_budget_blocks", default=())
 
 
 # -- checks of what users hand in --------------------------------------------------------------------------------------
@@ -210,7 +210,7 @@ def checked_prices(prices: object) -> dict[str, Price]:
             raise fail("prices", "a dict with names of models", model)
         path = f"prices[{model!r}]"
         if not isinstance(price, Price):
-            raise fail(path, "a `bridle.Price(input=..., output=...)` in US dollars for a million tokens", price)
+            raise fail(path, "a `hackamore.Price(input=..., output=...)` in US dollars for a million tokens", price)
     return dict(prices)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-from bridle.budgets.amounts import Account, Allowance, Spend
-from bridle.budgets.book import (
+from hackamore.budgets.amounts import Account, Allowance, Spend
+from hackamore.budgets.book import (
     MOST_TOKENS,
     Book,
     Limits,
@@ -16,18 +16,18 @@ from bridle.budgets.book import (
     checked_usd,
     nano,
 )
-from bridle.budgets.ledger import Ledger
-from bridle.budgets.prices import MOST_USD
-from bridle.budgets.watching import Watch
-from bridle.checked.fields import integer, number, path_text
-from bridle.errors import OptionsError
+from hackamore.budgets.ledger import Ledger
+from hackamore.budgets.prices import MOST_USD
+from hackamore.budgets.watching import Watch
+from hackamore.checked.fields import integer, number, path_text
+from hackamore.errors import OptionsError
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping
 
-    from bridle.budgets.prices import Price
-    from bridle.options.observing import Observation, Subject
+    from hackamore.budgets.prices import Price
+    from hackamore.options.observing import Observation, Subject
 
 __all__ = ["Budget", "KeyedBudget"]
 
@@ -46,7 +46,7 @@ class Budget:
         per: limits for each value of a key, in US dollars or as an `Allowance`: `{"tenant": 2.0}` gives each tenant two dollars. The name
             with a value, `{"tenant=acme": 10.0}`, is the limit of that value alone. None instead of a limit only counts. See `keyed`.
         warn_at: the part of a limit at which one warning (`BUDGET_LOW`) comes; None for no warning.
-        prices: prices by model, before those of `bridle.budgets.PRICES`; they also replace the cost that the CLI reports.
+        prices: prices by model, before those of `hackamore.budgets.PRICES`; they also replace the cost that the CLI reports.
         path: a SQLite file that programs on one machine share, and that survives restarts; it is created, readable by its owner only. Its
             folder must exist, on a local disk. Limits stay with each `Budget`. None keeps the numbers in memory.
         reserve: US dollars to reserve for each running turn; None for the mean price of recent model calls ($0.05 before the first).
@@ -58,8 +58,8 @@ class Budget:
     Example:
         ::
 
-            budget = bridle.Budget(usd=10.0)
-            async with bridle.Session(bridle.Options(budget=budget)) as session:
+            budget = hackamore.Budget(usd=10.0)
+            async with hackamore.Session(hackamore.Options(budget=budget)) as session:
                 await (await session.send("Fix the tests.")).result()
             print(budget.spent.usd, budget.remaining.usd)
     """
@@ -152,8 +152,8 @@ class Budget:
         Example:
             ::
 
-                budget = bridle.Budget(usd=50.0, per={"tenant": 2.0})
-                options = bridle.Options(budget=budget.keyed(tenant="acme"))
+                budget = hackamore.Budget(usd=50.0, per={"tenant": 2.0})
+                options = hackamore.Options(budget=budget.keyed(tenant="acme"))
         """
         return KeyedBudget(self, self._book, checked_keys(self._book.limits, keys))
 

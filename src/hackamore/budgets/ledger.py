@@ -10,10 +10,10 @@ import os
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from bridle.errors import BudgetError
-from bridle.storage.holders import boot, holder_name, runs
-from bridle.storage.leases import sign
-from bridle.storage.sqlite import Database, StorageError
+from hackamore.errors import BudgetError
+from hackamore.storage.holders import boot, holder_name, runs
+from hackamore.storage.leases import sign
+from hackamore.storage.sqlite import Database, StorageError
 
 if TYPE_CHECKING:
     import sqlite3
@@ -111,7 +111,7 @@ class Ledger:
         path: the file; None for a ledger in memory.
 
     Raises:
-        BudgetError: the file cannot be used, or a newer version of Bridle wrote it.
+        BudgetError: the file cannot be used, or a newer version of Hackamore wrote it.
     """
 
     def __init__(self, path: str | None) -> None:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bridle.budgets.prices import SYNTHETIC, Price, Tokens, larger, price_of, sum_of, tokens_of
-from bridle.messages import (
+from hackamore.budgets.prices import SYNTHETIC, Price, Tokens, larger, price_of, sum_of, tokens_of
+from hackamore.messages import (
     AssistantMessage,
     ResultMessage,
     StreamEvent,
@@ -21,12 +21,12 @@ from bridle.messages import (
     ToolUseBlock,
     UserMessage,
 )
-from bridle.messages.conversation import Usage
+from hackamore.messages.conversation import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bridle.messages import Message, ModelUsage
+    from hackamore.messages import Message, ModelUsage
 
 __all__ = ["Meter", "goes_on"]
 

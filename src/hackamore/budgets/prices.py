@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from bridle.checked.fields import fail
+from hackamore.checked.fields import fail
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -163,7 +163,7 @@ def price_of(model: str, prices: Mapping[str, Price], default: Mapping[str, Pric
 
 
 def tokens_of(usage: Any) -> Tokens:
-    """Return the tokens of the usage of one reply, which has the attributes of `bridle.messages.Usage`."""
+    """Return the tokens of the usage of one reply, which has the attributes of `hackamore.messages.Usage`."""
     written = usage.cache_creation_input_tokens or 0
     long = (usage.cache_creation.ephemeral_1h_input_tokens or 0) if usage.cache_creation is not None else 0
     searches = (usage.server_tool_use.web_search_requests or 0) if usage.server_tool_use is not None else 0

@@ -5,19 +5,19 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING
 
-from bridle.budgets.book import nano
-from bridle.budgets.metering import Meter, goes_on
-from bridle.errors import BudgetError, UnknownPriceError
-from bridle.options.observing import Observation
+from hackamore.budgets.book import nano
+from hackamore.budgets.metering import Meter, goes_on
+from hackamore.errors import BudgetError, UnknownPriceError
+from hackamore.options.observing import Observation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bridle.budgets.amounts import Account
-    from bridle.budgets.book import Book
-    from bridle.errors import BridleError
-    from bridle.messages import Message
-    from bridle.options.observing import Subject
+    from hackamore.budgets.amounts import Account
+    from hackamore.budgets.book import Book
+    from hackamore.errors import HackamoreError
+    from hackamore.messages import Message
+    from hackamore.options.observing import Subject
 
 __all__ = ["Watch"]
 
@@ -48,7 +48,7 @@ class Watch(Observation):
         self._open[turn_id] = self._keys = keys
         self._alone = False
 
-    def turn_changed(self, turn_id: str, state: str, error: BridleError | None) -> None:
+    def turn_changed(self, turn_id: str, state: str, error: HackamoreError | None) -> None:
         """Give the reservation of a turn back when it is over."""
         if state in ("queued", "started"):
             return

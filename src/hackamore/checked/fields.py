@@ -6,7 +6,7 @@ with `option(default=..., check=...)`.
 Checks are functions of a value and its path; they return the value to keep, or raise `OptionsError` with that path. They accept values
 that they returned before, so that `replace` can run them again. Errors show short values; fields declared `secret` never show theirs.
 
-Bridle does not use `dataclasses` here: importing it (with `inspect`) costs more than all of these options, and an unknown
+Hackamore does not use `dataclasses` here: importing it (with `inspect`) costs more than all of these options, and an unknown
 keyword should suggest the right one.
 """
 
@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, Self, TypeAlias, dataclass_transform
 
-from bridle.errors import OptionsError
+from hackamore.errors import OptionsError
 
 Check: TypeAlias = Callable[[Any, str], Any]
 

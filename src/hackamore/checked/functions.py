@@ -11,16 +11,16 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import force_setattr
 
-from bridle.checked.fields import fail
-from bridle.errors import DecodeError, OptionsError, StreamWarning, escape_terminal, text_of
-from bridle.messages.base import Kept, decoder
+from hackamore.checked.fields import fail
+from hackamore.errors import DecodeError, OptionsError, StreamWarning, escape_terminal, text_of
+from hackamore.messages.base import Kept, decoder
 
 if TYPE_CHECKING:
     import contextvars
     import inspect
     from types import TracebackType
 
-MIGRATING = "docs/guides/migrate.md of Bridle."
+MIGRATING = "docs/guides/migrate.md of Hackamore."
 """The page for programs that use `claude-agent-sdk`."""
 
 
@@ -90,7 +90,7 @@ class Question(Kept, frozen=True, kw_only=True):
     def session(self) -> Any:
         """The session of the request; None if there is none, or if no other object holds it any more.
 
-        In a plain function, which runs in a thread, its methods block; in an async one they are awaited, except with `bridle.sync`.
+        In a plain function, which runs in a thread, its methods block; in an async one they are awaited, except with `hackamore.sync`.
         """
         return reached(self.__dict__.get("(session)"))
 
@@ -132,7 +132,7 @@ def decode_asked(kind: Any, payload: bytes, label: str, warn: Callable[[StreamWa
 
 
 def _decode_slowly(kind: Any, payload: bytes, label: str, warn: Callable[[StreamWarning], None]) -> Any:
-    from bridle.messages import degrade
+    from hackamore.messages import degrade
 
     fields = degrade.split_line(payload)
     report = degrade.Report(label, warn)
@@ -308,7 +308,7 @@ def callback_failure(
     error.__traceback__ = _users_part(error.__traceback__)
     place = place_of(function)
     reason = f"{name} raised {type(error).__name__}: {text_of(error)}"
-    from bridle.waiting.log import logger
+    from hackamore.waiting.log import logger
 
     logger.error("%s in %s", escape_terminal(reason, 500), escape_terminal(place), exc_info=error, extra=extra)
     warning = StreamWarning(

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bridle.errors import OptionsError, escape_terminal
-from bridle.messages import ResultError
+from hackamore.errors import OptionsError, escape_terminal
+from hackamore.messages import ResultError
 
 if TYPE_CHECKING:
-    from bridle.messages import ResultMessage
+    from hackamore.messages import ResultMessage
 
 _WRAPPER_KEY = "value"
 _KNOWN_WRAPPERS = (_WRAPPER_KEY, "output", "result")

@@ -1,6 +1,6 @@
-"""The command `bridle`: ask, check the installation, see a demonstration. Needs the extra `cli` (typer and rich).
+"""The command `hackamore`: ask, check the installation, see a demonstration. Needs the extra `cli` (typer and rich).
 
-`FleetDisplay` shows a run of a fleet as `bridle fleet run` does.
+`FleetDisplay` shows a run of a fleet as `hackamore fleet run` does.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bridle.cli.fleet_view import FleetDisplay
+    from hackamore.cli.fleet_view import FleetDisplay
 
 __all__ = ["FleetDisplay", "main"]
 
@@ -17,14 +17,14 @@ _NEEDED = frozenset({"typer", "rich", "click"})
 
 def __getattr__(name: str) -> Any:
     if name != "FleetDisplay":
-        raise AttributeError(f"module 'bridle.cli' has no attribute {name!r}")
+        raise AttributeError(f"module 'hackamore.cli' has no attribute {name!r}")
     try:
-        from bridle.cli.fleet_view import FleetDisplay
+        from hackamore.cli.fleet_view import FleetDisplay
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _NEEDED:
             raise
         raise ImportError(
-            f"`FleetDisplay` needs the package {error.name!r}: pip install 'bridle[cli]'", name=error.name
+            f"`FleetDisplay` needs the package {error.name!r}: pip install 'hackamore[cli]'", name=error.name
         ) from None
     return FleetDisplay
 
@@ -34,13 +34,13 @@ def main() -> None:
     import sys
 
     try:
-        from bridle.cli.app import run_app
+        from hackamore.cli.app import run_app
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _NEEDED:
             raise
         sys.stderr.write(
-            f"The command `bridle` needs the package {error.name!r}. Install what it needs with:\n\n"
-            "    pip install 'bridle[cli]'\n\nThe library itself works without it.\n"
+            f"The command `hackamore` needs the package {error.name!r}. Install what it needs with:\n\n"
+            "    pip install 'hackamore[cli]'\n\nThe library itself works without it.\n"
         )
         sys.exit(2)
     except KeyboardInterrupt:

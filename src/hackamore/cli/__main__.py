@@ -1,8 +1,8 @@
-"""`python -m bridle.cli` is the command `bridle`."""
+"""`python -m hackamore.cli` is the command `hackamore`."""
 
 from __future__ import annotations
 
-from bridle.cli import main
+from hackamore.cli import main
 
 if __name__ == "__main__":
     main()

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bridle._version import __version__
-from bridle.checked.fields import suggestion
-from bridle.cli import fleet_flags, session_flags, simulate_flags
-from bridle.cli.flags import (
+from hackamore._version import __version__
+from hackamore.checked.fields import suggestion
+from hackamore.cli import fleet_flags, session_flags, simulate_flags
+from hackamore.cli.flags import (
     CHAT,
     CONFORMANCE,
     DEMO,
@@ -36,10 +36,10 @@ from bridle.cli.flags import (
     TRACE_SHOW_EPILOG,
     Flags,
 )
-from bridle.cli.help import HELP, CommandWithHelp, GroupWithHelp, ListingGroup
-from bridle.cli.running import USAGE, checked_level, ending_well, logged
-from bridle.cli.terminal import Terminal
-from bridle.errors import escape_terminal
+from hackamore.cli.help import HELP, CommandWithHelp, GroupWithHelp, ListingGroup
+from hackamore.cli.running import USAGE, checked_level, ending_well, logged
+from hackamore.cli.terminal import Terminal
+from hackamore.errors import escape_terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -52,13 +52,13 @@ _RUN_CODES = f"""Exit codes:
   2  the command line or an option is wrong
 {_NOT_STARTED}{_STOPPED}"""
 _RUN_EXAMPLES = """Examples:
-  bridle run "What does this project do?"
-  git diff | bridle run --append-system-prompt "Review this diff." --tools ""
-  bridle run "Fix the failing test" --allow Bash --allow Edit --max-turns 20
-  bridle run "And now in French" --continue
-  bridle run "List the modules" --output-schema schema.json --quiet | jq .
-  bridle run "Explain" --json > run.jsonl
-  bridle run "Think hard" --option effort=high --option 'timeouts={"idle": 60}'
+  hackamore run "What does this project do?"
+  git diff | hackamore run --append-system-prompt "Review this diff." --tools ""
+  hackamore run "Fix the failing test" --allow Bash --allow Edit --max-turns 20
+  hackamore run "And now in French" --continue
+  hackamore run "List the modules" --output-schema schema.json --quiet | jq .
+  hackamore run "Explain" --json > run.jsonl
+  hackamore run "Think hard" --option effort=high --option 'timeouts={"idle": 60}'
 """
 _CHAT_CODES = f"""Exit codes:
   0  you ended it (/quit, Ctrl-D), or the piped prompts were answered
@@ -66,10 +66,10 @@ _CHAT_CODES = f"""Exit codes:
   2  the command line or an option is wrong
 {_NOT_STARTED}{_STOPPED}"""
 _CHAT_EXAMPLES = """Examples:
-  bridle chat
-  bridle chat "Fix the failing test" --allow Edit
-  bridle chat --continue --permission-mode plan
-  printf 'List the files.\\nWhich is the largest?\\n' | bridle chat --allow Read
+  hackamore chat
+  hackamore chat "Fix the failing test" --allow Edit
+  hackamore chat --continue --permission-mode plan
+  printf 'List the files.\\nWhich is the largest?\\n' | hackamore chat --allow Read
 """
 _DOCTOR_CODES = f"""Exit codes:
   0  ready
@@ -83,8 +83,8 @@ _CONFORMANCE_CODES = """Exit codes:
   3  there is no CLI
 """
 _INSTALL_EPILOG = """Examples:
-  bridle install-cli
-  bridle install-cli 2.1.328
+  hackamore install-cli
+  hackamore install-cli 2.1.328
 
 The registry is the one in npm's settings (npm_config_registry, ~/.npmrc).
 
@@ -118,94 +118,94 @@ class Command:
 
 
 def _sessions(name: str, text: str, flags: Flags, epilog: str = session_flags.EPILOG) -> Command:
-    return Command(f"sessions {name}", f"bridle.cli.sessions:{name}_", flags, text, epilog)
+    return Command(f"sessions {name}", f"hackamore.cli.sessions:{name}_", flags, text, epilog)
 
 
 def _fleet(name: str, text: str, flags: Flags, epilog: str) -> Command:
-    return Command(f"fleet {name}", f"bridle.cli.fleet:{name}_", flags, text, epilog)
+    return Command(f"fleet {name}", f"hackamore.cli.fleet:{name}_", flags, text, epilog)
 
 
 COMMANDS = (
     Command(
         "run",
-        "bridle.cli.running:run",
+        "hackamore.cli.running:run",
         {**PROMPT, **OPTIONS, **LOG, **OUTPUT, **SHAPE},
         "Run one prompt and show the answer as it arrives.",
         f"{_RUN_EXAMPLES}\n{_RUN_CODES}",
     ),
     Command(
         "chat",
-        "bridle.cli.chat:chat",
+        "hackamore.cli.chat:chat",
         {**CHAT, **OPTIONS, **LOG},
         "Start an interactive conversation; asks before running tools.",
         f"{_CHAT_EXAMPLES}\n{_CHAT_CODES}",
     ),
     Command(
         "doctor",
-        "bridle.cli.doctor:doctor",
+        "hackamore.cli.doctor:doctor",
         {**DOCTOR, **{name: row for name, row in OPTIONS.items() if name != "timeout"}, **LOG},
         "Check the installation: the CLI, its version, the login.",
         _DOCTOR_CODES,
     ),
     Command(
         "install-cli",
-        "bridle.cli.install:install_cli",
+        "hackamore.cli.install:install_cli",
         INSTALL,
         "Install the Claude Code CLI for this user.",
         _INSTALL_EPILOG,
     ),
     Command(
         "demo",
-        "bridle.cli.demo:demo",
+        "hackamore.cli.demo:demo",
         {**DEMO, **LOG},
         "Show the real CLI at work with a scripted model (offline).",
         _DEMO_CODES,
     ),
     Command(
         "conformance",
-        "bridle.cli.conformance:conformance",
+        "hackamore.cli.conformance:conformance",
         {**CONFORMANCE, **LOG},
-        "Check a Claude Code version against the behaviour Bridle depends on (offline).",
+        "Check a Claude Code version against the behaviour Hackamore depends on (offline).",
         _CONFORMANCE_CODES,
     ),
     Command(
         "simulate",
-        "bridle.cli.simulate:simulate",
+        "hackamore.cli.simulate:simulate",
         simulate_flags.SIMULATE,
         "Play a script as the CLI, for programs in any language.",
         simulate_flags.SIMULATE_EPILOG,
     ),
     Command(
         "model",
-        "bridle.cli.model:model",
+        "hackamore.cli.model:model",
         simulate_flags.MODEL,
         "Play a script as the model of the real CLI.",
         simulate_flags.MODEL_EPILOG,
     ),
     Command(
         "trace show",
-        "bridle.cli.trace:trace",
+        "hackamore.cli.trace:trace",
         TRACE_SHOW,
         "Show a trace or a conversation as a timeline in the terminal.",
         TRACE_SHOW_EPILOG,
     ),
     Command(
         "trace html",
-        "bridle.cli.trace_page:html_",
+        "hackamore.cli.trace_page:html_",
         TRACE_HTML,
         "Write a trace or a conversation as one HTML file.",
         TRACE_HTML_EPILOG,
     ),
     Command(
         "trace inspect",
-        "bridle.cli.trace_page:inspect_",
+        "hackamore.cli.trace_page:inspect_",
         TRACE_INSPECT,
         "Serve the page of a trace on this machine, also of one that still grows.",
         TRACE_INSPECT_EPILOG,
     ),
     Command(
         "trace diff",
-        "bridle.cli.trace_page:diff_",
+        "hackamore.cli.trace_page:diff_",
         TRACE_DIFF,
         "Compare two runs: prompts, replies, tools, decisions, results.",
         TRACE_DIFF_EPILOG,
@@ -229,7 +229,7 @@ COMMANDS = (
     _fleet("retry", "Queue tasks that failed once more.", fleet_flags.RETRY, fleet_flags.RETRY_EPILOG),
     _fleet("cancel", "Cancel tasks that are not over.", fleet_flags.CANCEL, fleet_flags.CANCEL_EPILOG),
     _fleet("trace", "Write the page of an attempt.", fleet_flags.TRACE, fleet_flags.TRACE_EPILOG),
-    Command("version", "bridle.cli.doctor:version", {}, "Show the versions of Bridle, the CLI and Python."),
+    Command("version", "hackamore.cli.doctor:version", {}, "Show the versions of Hackamore, the CLI and Python."),
 )
 
 GROUPS = {
@@ -241,10 +241,10 @@ GROUPS = {
 
 # A command only says what is to be done. Doing it inside the parser would hand Ctrl-C and broken pipes to the parser.
 app: typer.Typer = typer.Typer(
-    name="bridle",
+    name="hackamore",
     cls=GroupWithHelp,
     help="Steer the Claude Code CLI: run prompts, chat, check the installation.",
-    epilog="Run `bridle COMMAND --help` for the flags of a command.",
+    epilog="Run `hackamore COMMAND --help` for the flags of a command.",
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     no_args_is_help=True,
@@ -254,14 +254,14 @@ app: typer.Typer = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        print(f"bridle {__version__}")
+        print(f"hackamore {__version__}")
         raise typer.Exit
 
 
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", help="Show Bridle's version.", is_eager=True, callback=_show_version)
+        bool, typer.Option("--version", help="Show Hackamore's version.", is_eager=True, callback=_show_version)
     ] = False,
 ) -> None:
     pass
@@ -292,7 +292,7 @@ for _name, _help in GROUPS.items():
         name=_name,
         cls=ListingGroup if _name == "sessions" else GroupWithHelp,
         help=_help,
-        epilog=f"Run `bridle {_name} COMMAND --help` for the flags of a command.",
+        epilog=f"Run `hackamore {_name} COMMAND --help` for the flags of a command.",
         rich_markup_mode=None,
         no_args_is_help=_name != "sessions",
     )
@@ -314,13 +314,13 @@ def run_app(arguments: Sequence[str]) -> int:
 def _dispatch(arguments: Sequence[str], terminal: Terminal) -> int:
     command: Any = typer.main.get_command(app)
     try:
-        action = command.main(_asking_for_help(arguments), prog_name="bridle", standalone_mode=False)
+        action = command.main(_asking_for_help(arguments), prog_name="hackamore", standalone_mode=False)
     except _USAGE_ERRORS as error:
         return _usage_error(error, terminal)
     except typer.Abort:
         raise KeyboardInterrupt from None
     except SystemExit as end:
-        if end.code in (0, None) or "_BRIDLE_COMPLETE" in os.environ:
+        if end.code in (0, None) or "_HACKAMORE_COMPLETE" in os.environ:
             return int(end.code or 0)  # shell completion
         # The parser ends the process, with 1, if the reader of the help went away.
         raise BrokenPipeError from None

@@ -1,4 +1,4 @@
-"""`bridle chat`: a conversation at a terminal, or with prompts from a pipe.
+"""`hackamore chat`: a conversation at a terminal, or with prompts from a pipe.
 
 Three tasks: one shows messages, one reads lines, one executes them, a prompt after the other. The chat ends with the first of them, and
 the session is stopped before the command returns.
@@ -12,15 +12,15 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
-from bridle.aio.session import Session
-from bridle.checked.fields import suggestion
-from bridle.cli.flags import MODES, build_options
-from bridle.cli.questions import Lines, Questions
-from bridle.cli.running import FAILED, expected_warnings, signals, wait_for_no_reader
-from bridle.cli.terminal import clean, one_line
-from bridle.cli.transcript import Transcript
-from bridle.errors import BridleError, OptionsError, TurnTimeoutError
-from bridle.messages import (
+from hackamore.aio.session import Session
+from hackamore.checked.fields import suggestion
+from hackamore.cli.flags import MODES, build_options
+from hackamore.cli.questions import Lines, Questions
+from hackamore.cli.running import FAILED, expected_warnings, signals, wait_for_no_reader
+from hackamore.cli.terminal import clean, one_line
+from hackamore.cli.transcript import Transcript
+from hackamore.errors import HackamoreError, OptionsError, TurnTimeoutError
+from hackamore.messages import (
     AssistantMessage,
     AuthenticationError,
     ResultMessage,
@@ -28,15 +28,15 @@ from bridle.messages import (
     ToolUseBlock,
     UserMessage,
 )
-from bridle.protocol.states.session import SessionActivity, TurnState
+from hackamore.protocol.states.session import SessionActivity, TurnState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bridle.cli.terminal import Terminal
-    from bridle.messages import Message
-    from bridle.options.kinds import PermissionMode
-    from bridle.options.options import Options
+    from hackamore.cli.terminal import Terminal
+    from hackamore.messages import Message
+    from hackamore.options.kinds import PermissionMode
+    from hackamore.options.options import Options
 
 _PROMPT = "> "
 _MORE = ". "
@@ -50,7 +50,7 @@ _WORKS = (SessionActivity.RUNNING, SessionActivity.REQUIRES_ACTION)
 
 
 def chat(given: Mapping[str, Any], terminal: Terminal) -> int:
-    """Hold the conversation and return the exit code; a session that cannot be started or is lost raises its `BridleError`."""
+    """Hold the conversation and return the exit code; a session that cannot be started or is lost raises its `HackamoreError`."""
     options = build_options(given, partial=terminal.interactive)
     terminal.separate()
     conversation = Chat(options, terminal, prompt=given.get("prompt"), say_yes=bool(given.get("yes")))
@@ -58,7 +58,7 @@ def chat(given: Mapping[str, Any], terminal: Terminal) -> int:
     try:
         with signals.handed_to(conversation.heard), expected_warnings():
             code = asyncio.run(conversation.run())
-    except BridleError:
+    except HackamoreError:
         conversation.say_how_to_go_on()
         raise
     finally:
@@ -136,7 +136,7 @@ class Chat:
     async def _stop_turn(self) -> None:
         try:
             await self._live.interrupt(cancel_queued=True)
-        except BridleError as error:
+        except HackamoreError as error:
             if not self._over:
                 self._terminal.error(str(error))
         self._offer()  # the CLI had come to rest by itself
@@ -173,7 +173,7 @@ class Chat:
         """True if the session is over, which `_show` reports."""
         return self._live.state in ("stopped", "failed")
 
-    def _went_wrong(self, error: BridleError) -> None:
+    def _went_wrong(self, error: HackamoreError) -> None:
         self._failed = self._failed or not self._lines.interactive
         self._terminal.error(str(error))
 
@@ -187,7 +187,7 @@ class Chat:
         """Print the command that resumes the conversation."""
         if self._spoken and self._session is not None and self._session.session_id:
             wait_for_no_reader()
-            self._terminal.note(f"Resume with: bridle chat --resume {self._session.session_id}", "dim")
+            self._terminal.note(f"Resume with: hackamore chat --resume {self._session.session_id}", "dim")
 
     async def _talk(self, session: Session) -> int:
         self._messages = session.messages()
@@ -313,7 +313,7 @@ class Chat:
                 await self._do(text)
         if self._lines.interactive:
             return 0
-        # What still runs in the background comes to its end, as after `bridle run`.
+        # What still runs in the background comes to its end, as after `hackamore run`.
         self._finishing = True
         await session.finish(timeout=self._options.timeouts.background)
         return FAILED if self._failed else 0
@@ -329,7 +329,7 @@ class Chat:
             return
         try:
             await run_command(word, argument.strip(), self._live, self._terminal)
-        except BridleError as error:
+        except HackamoreError as error:
             if not self._over:
                 self._went_wrong(error)
 
@@ -339,7 +339,7 @@ class Chat:
         turn = await self._live.send(text)
         try:
             await turn.result()
-        except BridleError as error:
+        except HackamoreError as error:
             if self._over:
                 await asyncio.Future()  # `_show` reports it, and ends the chat
             if isinstance(error, (AuthenticationError, TurnTimeoutError)):
@@ -362,7 +362,7 @@ _MODES = tuple(sorted(MODES))
 
 
 async def run_command(word: str, argument: str, session: Session, terminal: Terminal) -> None:
-    """Run a command; raises the `BridleError` of a refusal."""
+    """Run a command; raises the `HackamoreError` of a refusal."""
     match word:
         case "/help":
             for name, text in COMMANDS.items():

@@ -1,17 +1,17 @@
-"""`bridle conformance`: check a CLI against the behaviour Bridle depends on. No account, no network, a temporary folder."""
+"""`hackamore conformance`: check a CLI against the behaviour Hackamore depends on. No account, no network, a temporary folder."""
 
 from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING, Any
 
-from bridle.cli.running import FAILED
+from hackamore.cli.running import FAILED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bridle.cli.terminal import Terminal
-    from bridle.testing.conformance import Finding, Report
+    from hackamore.cli.terminal import Terminal
+    from hackamore.testing.conformance import Finding, Report
 
 _SHOWN = {
     "holds": ("ok", "green"),
@@ -22,7 +22,7 @@ _SHOWN = {
 
 def conformance(given: Mapping[str, Any], terminal: Terminal) -> int:
     """Check the CLI, show each finding immediately, return the exit code."""
-    from bridle.testing.conformance import check_cli
+    from hackamore.testing.conformance import check_cli
 
     as_json = bool(given.get("as_json"))
     table = _Table(terminal)

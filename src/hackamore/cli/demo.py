@@ -1,4 +1,4 @@
-"""`bridle demo`: the real CLI at work, with a model that is a script. No account, no network, a temporary folder.
+"""`hackamore demo`: the real CLI at work, with a model that is a script. No account, no network, a temporary folder.
 
 Without an installed CLI the same parts run on the simulated one.
 """
@@ -15,15 +15,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bridle.aio.session import Session
-from bridle.checked.schemas import decode_output
-from bridle.cli.running import FAILED, NOT_STARTED, run_async, show_query
-from bridle.cli.terminal import clean
-from bridle.cli.transcript import Transcript, summary
-from bridle.errors import CLINotFoundError
-from bridle.hooks import HookMatcher, HookOutput
-from bridle.launch import find_cli
-from bridle.messages import (
+from hackamore.aio.session import Session
+from hackamore.checked.schemas import decode_output
+from hackamore.cli.running import FAILED, NOT_STARTED, run_async, show_query
+from hackamore.cli.terminal import clean
+from hackamore.cli.transcript import Transcript, summary
+from hackamore.errors import CLINotFoundError
+from hackamore.hooks import HookMatcher, HookOutput
+from hackamore.launch import find_cli
+from hackamore.messages import (
     AssistantMessage,
     CommandLifecycleMessage,
     ResultError,
@@ -33,27 +33,27 @@ from bridle.messages import (
     ToolUseBlock,
     UserMessage,
 )
-from bridle.options.bounds import Timeouts
-from bridle.options.options import Options
-from bridle.permissions import Allow, Deny
-from bridle.queries.outcomes import with_output_type
-from bridle.testing import Reply, Script, Thinking, ToolCall
-from bridle.tools import tool, tool_server
+from hackamore.options.bounds import Timeouts
+from hackamore.options.options import Options
+from hackamore.permissions import Allow, Deny
+from hackamore.queries.outcomes import with_output_type
+from hackamore.testing import Reply, Script, Thinking, ToolCall
+from hackamore.tools import tool, tool_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from bridle.aio.session import MessageCursor, Turn
-    from bridle.cli.terminal import Terminal
-    from bridle.messages import Message
-    from bridle.permissions import PermissionRequest
+    from hackamore.aio.session import MessageCursor, Turn
+    from hackamore.cli.terminal import Terminal
+    from hackamore.messages import Message
+    from hackamore.permissions import PermissionRequest
 
 CODE = """options = Options(
     hooks={"PreToolUse": [HookMatcher("Bash", [nothing_is_deleted])]},
     can_use_tool=may_it_run,
     mcp_servers={"stable": tool_server("stable", [height])},
 )
-async with bridle.Session(options) as session:
+async with hackamore.Session(options) as session:
     turn = await session.send(prompt)
     ...
     await session.interrupt()
@@ -322,8 +322,8 @@ class Inventory:
 
 def demo(given: Mapping[str, Any], terminal: Terminal) -> int:
     """Show the demonstration and return the exit code."""
-    from bridle.testing import ScriptedModel
-    from bridle.testing.errors import ScriptError
+    from hackamore.testing import ScriptedModel
+    from hackamore.testing.errors import ScriptError
 
     started = time.monotonic()
     fast = bool(given.get("fast"))
@@ -340,7 +340,7 @@ def demo(given: Mapping[str, Any], terminal: Terminal) -> int:
             _introduce_simulation(terminal, "No Claude Code CLI was found on this machine:")
         else:
             _introduce(terminal, cli_path, origin)
-    with TemporaryDirectory(prefix="bridle-demo-", ignore_cleanup_errors=True) as name:
+    with TemporaryDirectory(prefix="hackamore-demo-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         project = _make_project(folder)
         try:
@@ -361,13 +361,13 @@ def demo(given: Mapping[str, Any], terminal: Terminal) -> int:
         if cli_path is None:
             terminal.line("Next, test your agent without a CLI: docs/guides/testing/simulated-cli.md", wrap=True)
         else:
-            terminal.line('Next, with your account: bridle run "What does this project do?"', wrap=True)
+            terminal.line('Next, with your account: hackamore run "What does this project do?"', wrap=True)
     return code
 
 
 def _simulated(folder: Path, project: Path, terminal: Terminal, fast: bool) -> int:
     """Show all parts on the simulated CLI, as a process of its own whose tools are real."""
-    from bridle.testing import SimulatedCLI
+    from hackamore.testing import SimulatedCLI
 
     with SimulatedCLI(simulated_script(project, _pace(terminal, fast)), time_scale=0.1 if fast else 1.0) as cli:
         program = cli.install(folder / "simulated", real_tools=True)
@@ -375,7 +375,7 @@ def _simulated(folder: Path, project: Path, terminal: Terminal, fast: bool) -> i
 
 
 def _named(cli_path: str | None) -> str | None:
-    return cli_path or os.environ.get("BRIDLE_CLI_PATH")
+    return cli_path or os.environ.get("HACKAMORE_CLI_PATH")
 
 
 def _find(cli_path: str | None) -> tuple[str, str]:
@@ -400,7 +400,7 @@ def _pinned() -> Path | None:
 
 
 def _introduce(terminal: Terminal, cli_path: str, origin: str) -> None:
-    terminal.line("Bridle demo", "bold")
+    terminal.line("Hackamore demo", "bold")
     text = (
         "The model is a script on 127.0.0.1. The CLI, its tools and its files are real, in a temporary folder. The demo "
         "uses no account and no network."
@@ -410,13 +410,13 @@ def _introduce(terminal: Terminal, cli_path: str, origin: str) -> None:
 
 
 def _introduce_simulation(terminal: Terminal, why: str) -> None:
-    terminal.line("Bridle demo, simulated", "bold")
+    terminal.line("Hackamore demo, simulated", "bold")
     text = (
-        f"{why} the simulated CLI of `bridle.testing` replaces the real one. It is a separate program. Its Bash and Write "
+        f"{why} the simulated CLI of `hackamore.testing` replaces the real one. It is a separate program. Its Bash and Write "
         "are real and work in a temporary folder."
     )
     terminal.line(text, wrap=True)
-    terminal.line("Install the real one: bridle install-cli (in a checkout: ./dev demo)", "dim", wrap=True)
+    terminal.line("Install the real one: hackamore install-cli (in a checkout: ./dev demo)", "dim", wrap=True)
 
 
 def _pace(terminal: Terminal, fast: bool) -> dict[str, Any]:
@@ -427,7 +427,7 @@ def _pace(terminal: Terminal, fast: bool) -> dict[str, Any]:
 def _make_project(folder: Path) -> Path:
     project = folder / "project"
     project.mkdir()
-    (project / "hello.py").write_text('print("Hello from a bridle.")\n', encoding="utf-8")
+    (project / "hello.py").write_text('print("Hello from a hackamore.")\n', encoding="utf-8")
     (project / "data.csv").write_text("horse,height\nAda,163\nGrace,158\nBarbara,171\n", encoding="utf-8")
     return project
 
@@ -450,7 +450,7 @@ def _options(cli_path: str, isolated: Mapping[str, str], project: Path, /, **mor
 def _run_parts(make_options: Callable[..., Options], terminal: Terminal, project: Path) -> int:
     """Show all parts and return the exit code; `make_options` adds its arguments to the options of the demo."""
     _head(terminal, 1, "A query, streamed: thinking, text, a Bash command, a file")
-    _code(terminal, "for message in bridle.sync.query(prompt, options): ...")
+    _code(terminal, "for message in hackamore.sync.query(prompt, options): ...")
     terminal.line()
     terminal.line(f"> {PROMPT}", wrap=True)
     terminal.line()
@@ -466,7 +466,7 @@ def _run_parts(make_options: Callable[..., Options], terminal: Terminal, project
         terminal.line(f"  {line}", "cyan")
     _head(terminal, 3, "An answer as a Python object")
     _code(terminal, "@dataclass\nclass Inventory:\n    files: int\n    largest: str\n    total_bytes: int\n")
-    _code(terminal, "bridle.sync.run(prompt, options, output_type=Inventory).output")
+    _code(terminal, "hackamore.sync.run(prompt, options, output_type=Inventory).output")
     terminal.line()
     terminal.line(f"> {TYPED_PROMPT}", wrap=True)
     # What `run` does, with a signal heard at any moment.

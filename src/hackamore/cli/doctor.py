@@ -1,4 +1,4 @@
-"""`bridle doctor` and `bridle version`: the installation, the login, the command line. They use no network and read no secret."""
+"""`hackamore doctor` and `hackamore version`: the installation, the login, the command line. They use no network and read no secret."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
 
-from bridle._version import __version__
-from bridle.cli.flags import build_options
-from bridle.cli.running import FAILED, NOT_STARTED, USAGE, with_flags
-from bridle.errors import BridleError, OptionsError, SpawnError, StartError, escape_terminal
-from bridle.launch import (
+from hackamore._version import __version__
+from hackamore.cli.flags import build_options
+from hackamore.cli.running import FAILED, NOT_STARTED, USAGE, with_flags
+from hackamore.errors import HackamoreError, OptionsError, SpawnError, StartError, escape_terminal
+from hackamore.launch import (
     MINIMUM_ONE_SHOT,
     MINIMUM_SESSION,
     CLIVersion,
@@ -26,17 +26,17 @@ from bridle.launch import (
     find_cli,
     fit,
 )
-from bridle.options.bounds import Timeouts
-from bridle.options.options import Options
-from bridle.queries.prompts import steering_reasons
-from bridle.transports.process.prepare import ask_version
-from bridle.transports.process.short_runs import ShortRun
+from hackamore.options.bounds import Timeouts
+from hackamore.options.options import Options
+from hackamore.queries.prompts import steering_reasons
+from hackamore.transports.process.prepare import ask_version
+from hackamore.transports.process.short_runs import ShortRun
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bridle.cli.terminal import Terminal
-    from bridle.launch import Found, LaunchPlan
+    from hackamore.cli.terminal import Terminal
+    from hackamore.launch import Found, LaunchPlan
 
 _EXTRAS = {"cli": ("typer", "rich"), "mcp": ("mcp",), "pydantic": ("pydantic",), "trio": ("trio",)}
 _NARROW = 60
@@ -47,9 +47,9 @@ _LOGIN_VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OA
 _PROVIDERS = ("CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY", "ANTHROPIC_BASE_URL")
 _SOURCES = {
     "cli_path": "from --cli-path or the option `cli_path`",
-    "BRIDLE_CLI_PATH": "from the variable BRIDLE_CLI_PATH",
+    "HACKAMORE_CLI_PATH": "from the variable HACKAMORE_CLI_PATH",
     "PATH": "found in PATH",
-    "install-cli": "installed by `bridle install-cli`",
+    "install-cli": "installed by `hackamore install-cli`",
     "install-place": "found where installers put it",
     "node-modules": "found in ~/node_modules",
     "claude-agent-sdk": "bundled with the package claude-agent-sdk",
@@ -64,7 +64,7 @@ class _Report:
         self.problems: list[dict[str, str]] = []
         self.hints: list[dict[str, str]] = []
         self.facts: dict[str, Any] = {
-            "bridle": __version__,
+            "hackamore": __version__,
             "python": platform.python_version(),
             "python_path": sys.executable,
             "platform": f"{platform.system()} {platform.machine()}",
@@ -97,12 +97,12 @@ def doctor(given: Mapping[str, Any], terminal: Terminal) -> int:
 
 
 def version(_: Mapping[str, Any], terminal: Terminal) -> int:
-    """Show the versions of Bridle, the CLI and Python; return the exit code."""
-    terminal.line(f"bridle {__version__}")
+    """Show the versions of Hackamore, the CLI and Python; return the exit code."""
+    terminal.line(f"hackamore {__version__}")
     try:
-        found = find_cli(os.environ.get("BRIDLE_CLI_PATH"), os.environ, os.path.expanduser("~"))
+        found = find_cli(os.environ.get("HACKAMORE_CLI_PATH"), os.environ, os.path.expanduser("~"))
     except StartError:
-        terminal.line("Claude Code not found: run `bridle install-cli`")
+        terminal.line("Claude Code not found: run `hackamore install-cli`")
     else:
         cli = _version_of(found) or "unknown"
         terminal.line(f"Claude Code {cli} ({found.path})")
@@ -116,7 +116,7 @@ def _version_of(found: Found) -> str | None:
             Options(), prompt=None, cli_path=found.path, session=True, base_environment=os.environ, child_id=""
         )
         answer = ask_version(plan, Timeouts().version_check, ShortRun(secrets.token_hex(16)))
-    except BridleError:
+    except HackamoreError:
         return None
     known = CLIVersion.parse(answer) if isinstance(answer, str) else None
     return str(known) if known else None
@@ -129,7 +129,7 @@ def _examine(given: Mapping[str, Any], report: _Report) -> None:
     try:
         options = build_options(given, partial=False)
     except OptionsError as error:
-        report.problem(str(error), "Fix this option, then run `bridle doctor` again.", USAGE)
+        report.problem(str(error), "Fix this option, then run `hackamore doctor` again.", USAGE)
         return
     found = _find(options, report)
     plan = _plan(options, found, report)
@@ -145,7 +145,7 @@ def _find(options: Options, report: _Report) -> Found | None:
         found = find_cli(options.cli_path, os.environ, os.path.expanduser("~"))
     except StartError as error:
         first, _, rest = with_flags(str(error)).partition(" Install it")
-        to_do = f"Install it{rest}" if rest else f"Pass another path with {_place('`BRIDLE_CLI_PATH`' in first)}."
+        to_do = f"Install it{rest}" if rest else f"Pass another path with {_place('`HACKAMORE_CLI_PATH`' in first)}."
         report.problem(first, to_do, NOT_STARTED)
         return None
     report.facts["cli"] = {
@@ -160,7 +160,7 @@ def _find(options: Options, report: _Report) -> Found | None:
 
 
 def _place(variable: bool) -> str:
-    return "the variable BRIDLE_CLI_PATH" if variable else "--cli-path"
+    return "the variable HACKAMORE_CLI_PATH" if variable else "--cli-path"
 
 
 def _plan(options: Options, found: Found | None, report: _Report) -> LaunchPlan | None:
@@ -175,7 +175,7 @@ def _plan(options: Options, found: Found | None, report: _Report) -> LaunchPlan 
             base_environment=os.environ,
             child_id="",
         )
-    except BridleError as error:
+    except HackamoreError as error:
         report.problem(str(error), "Fix this option.", USAGE)
         return None
     inherited = {name for name, value in plan.environment.items() if os.environ.get(name) == value}
@@ -224,7 +224,7 @@ def _ask_version(options: Options, found: Found, plan: LaunchPlan, report: _Repo
         else:
             report.problem(
                 str(error),
-                f"Check {escape_terminal(found.path, 300)}, or pass another path with {_place(found.source == 'BRIDLE_CLI_PATH')}.",
+                f"Check {escape_terminal(found.path, 300)}, or pass another path with {_place(found.source == 'HACKAMORE_CLI_PATH')}.",
                 NOT_STARTED,
             )
 
@@ -301,15 +301,15 @@ class _Page:
 
     def show(self, report: _Report) -> None:
         facts = report.facts
-        self._head("Bridle", first=True)
-        self._row("version", facts["bridle"])
+        self._head("Hackamore", first=True)
+        self._row("version", facts["hackamore"])
         self._row("Python", f"{facts['python']} ({facts['python_path']}), {facts['platform']}")
         self._row("packages", _packages(facts["packages"]))
         for extra, packages in facts["extras"].items():
             missing = [name for name, version in packages.items() if version is None]
             self._row(
                 f"extra {extra}",
-                f"not installed: pip install 'bridle[{extra}]'" if missing else _packages(packages),
+                f"not installed: pip install 'hackamore[{extra}]'" if missing else _packages(packages),
                 "dim" if missing else "",
             )
         self._head("Claude Code CLI")

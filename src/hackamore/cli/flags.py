@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_args
 
 import typer
 
-from bridle.checked.fields import suggestion
-from bridle.errors import OptionsError, escape_terminal
-from bridle.options.kinds import PermissionMode
-from bridle.options.options import Options
-from bridle.options.sources import variable_kind
+from hackamore.checked.fields import suggestion
+from hackamore.errors import OptionsError, escape_terminal
+from hackamore.options.kinds import PermissionMode
+from hackamore.options.options import Options
+from hackamore.options.sources import variable_kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -34,8 +34,8 @@ _PROCESS = "Process and configuration"
 _ALLOW = "Run TOOL without asking: Edit, `Bash(git log:*)`. Repeatable."
 _SOURCES = 'Load these settings: user, project, local; "" for none.'
 _TRUST = "Accept programs and loose permissions from the config file."
-_CONFIG = "Read options from a TOML file; flags and BRIDLE_... win."
-_ANY = "Set any other field of `bridle.Options`. Repeatable."
+_CONFIG = "Read options from a TOML file; flags and HACKAMORE_... win."
+_ANY = "Set any other field of `hackamore.Options`. Repeatable."
 _RAW = "Write the CLI's JSON lines to stdout, and nothing else."
 _YES = "Approve all permission requests that need no person."
 _SCHEMA = "Require an answer that matches the JSON schema in PATH."
@@ -99,7 +99,7 @@ def complete_sessions(incomplete: str) -> list[tuple[str, str]]:
 
     The sessions of this folder count; without any, those of all folders.
     """
-    from bridle import transcripts
+    from hackamore import transcripts
 
     try:
         found = transcripts.list(limit=_COMPLETED) or transcripts.list(all_projects=True, limit=_COMPLETED)
@@ -117,7 +117,7 @@ def complete_sessions(incomplete: str) -> list[tuple[str, str]]:
 
 def _typed(title: str) -> str:
     """Return a title as it is typed. Bash inserts it as it is; other shells quote it."""
-    return _SPECIAL.sub(r"\\\g<0>", title) if "bash" in os.environ.get("_BRIDLE_COMPLETE", "") else title
+    return _SPECIAL.sub(r"\\\g<0>", title) if "bash" in os.environ.get("_HACKAMORE_COMPLETE", "") else title
 
 
 def _option(
@@ -197,7 +197,7 @@ OPTIONS: Flags = {
     "config": flag(Path, "--config", metavar="PATH", help=_CONFIG, panel=_PROCESS),
     "trust_config": flag(bool, "--trust-config", help=_TRUST, panel=_PROCESS),
 }
-"""All that make `bridle.Options`."""
+"""All that make `hackamore.Options`."""
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG: Flags = {
@@ -269,10 +269,10 @@ TRACE_SHOW: Flags = {
 }
 
 TRACE_SHOW_EPILOG = """Examples:
-  bridle trace show run.jsonl
-  bridle trace show run.jsonl --kind hook --kind permission
-  bridle trace show run.jsonl --session 1 --full
-  bridle trace show run.jsonl --json | jq 'select(.kind == "tool")'
+  hackamore trace show run.jsonl
+  hackamore trace show run.jsonl --kind hook --kind permission
+  hackamore trace show run.jsonl --session 1 --full
+  hackamore trace show run.jsonl --json | jq 'select(.kind == "tool")'
 
 Exit codes:
   0  shown, even if the file is damaged or incomplete
@@ -288,10 +288,10 @@ TRACE_HTML: Flags = {
     "title": _TITLE_OF_PAGE,
 }
 TRACE_HTML_EPILOG = """Examples:
-  bridle trace html run.jsonl
-  bridle trace html run.jsonl -o run.html
-  bridle trace html 3f2a1b4c-0000-4000-8000-000000000000 -o talk.html
-  bridle trace html run.jsonl -o - | ssh host "cat > run.html"
+  hackamore trace html run.jsonl
+  hackamore trace html run.jsonl -o run.html
+  hackamore trace html 3f2a1b4c-0000-4000-8000-000000000000 -o talk.html
+  hackamore trace html run.jsonl -o - | ssh host "cat > run.html"
 
 Exit codes:
   0  written, even if the trace is damaged or incomplete
@@ -304,8 +304,8 @@ TRACE_INSPECT: Flags = {
     "port": flag(int, "--port", help="Listen on port N of 127.0.0.1 (default: a free one)."),
 }
 TRACE_INSPECT_EPILOG = """Examples:
-  bridle trace inspect run.jsonl
-  bridle trace inspect run.jsonl --follow
+  hackamore trace inspect run.jsonl
+  hackamore trace inspect run.jsonl --follow
 
 The address has a token. It works on this machine alone, until you press Ctrl-C.
 
@@ -321,8 +321,8 @@ TRACE_DIFF: Flags = {
     "full": flag(bool, "--full", help="Compare and show texts in full.", panel=OUTPUT_PANEL),
 }
 TRACE_DIFF_EPILOG = """Examples:
-  bridle trace diff monday.jsonl tuesday.jsonl
-  bridle trace diff before.jsonl after.jsonl --no-results
+  hackamore trace diff monday.jsonl tuesday.jsonl
+  hackamore trace diff before.jsonl after.jsonl --no-results
 
 Exit codes:
   0  the runs are the same
@@ -353,7 +353,7 @@ def read_prompt(prompt: str | None) -> str:
 
 
 def build_options(given: Mapping[str, Any], *, partial: bool) -> Options:
-    """Return the options that the flags ask for, over `BRIDLE_...` variables, over the file of `--config`.
+    """Return the options that the flags ask for, over `HACKAMORE_...` variables, over the file of `--config`.
 
     Args:
         given: the flags by the names of their parameters; None or empty for those that were not used.

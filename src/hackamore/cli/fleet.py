@@ -1,4 +1,4 @@
-"""`bridle fleet ...`: many tasks with a journal."""
+"""`hackamore fleet ...`: many tasks with a journal."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from bridle.budgets.budget import Budget
-from bridle.cli import trace_page
-from bridle.cli.flags import build_options
-from bridle.cli.fleet_flags import ENGINES, KEPT, STATES
-from bridle.cli.fleet_tasks import read_tasks
-from bridle.cli.fleet_view import EventLines, FleetDisplay, cost, count, duration, summary
-from bridle.cli.running import FAILED, USAGE, signals
-from bridle.cli.sessions import write_table
-from bridle.cli.terminal import escape_json, one_line
-from bridle.errors import OptionsError, escape_terminal
-from bridle.fleet import Copy, Fleet, Folder, Worktree, dask_executor
-from bridle.fleet.journal import Journal, open_journal
-from bridle.fleet.results import result_pieces, write_file, write_results
-from bridle.options.options import Options
-from bridle.options.retry import Retry
+from hackamore.budgets.budget import Budget
+from hackamore.cli import trace_page
+from hackamore.cli.flags import build_options
+from hackamore.cli.fleet_flags import ENGINES, KEPT, STATES
+from hackamore.cli.fleet_tasks import read_tasks
+from hackamore.cli.fleet_view import EventLines, FleetDisplay, cost, count, duration, summary
+from hackamore.cli.running import FAILED, USAGE, signals
+from hackamore.cli.sessions import write_table
+from hackamore.cli.terminal import escape_json, one_line
+from hackamore.errors import OptionsError, escape_terminal
+from hackamore.fleet import Copy, Fleet, Folder, Worktree, dask_executor
+from hackamore.fleet.journal import Journal, open_journal
+from hackamore.fleet.results import result_pieces, write_file, write_results
+from hackamore.options.options import Options
+from hackamore.options.retry import Retry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from concurrent.futures import Executor
 
-    from bridle.cli.terminal import Terminal
-    from bridle.fleet import FleetEvent, FleetRow, FleetRun, Task, Workspace
+    from hackamore.cli.terminal import Terminal
+    from hackamore.fleet import FleetEvent, FleetRow, FleetRun, Task, Workspace
 
 __all__: list[str] = []
 
@@ -218,8 +218,8 @@ def resume_(given: Mapping[str, Any], terminal: Terminal) -> int:
     journal.close()
     if text is None:
         terminal.error(
-            f"{escape_terminal(journal.store.title)} was not made by `bridle fleet run`, and does not say where its tasks are. Run the "
-            "program that made it again, or `bridle fleet run FILE`."
+            f"{escape_terminal(journal.store.title)} was not made by `hackamore fleet run`, and does not say where its tasks are. Run the "
+            "program that made it again, or `hackamore fleet run FILE`."
         )
         return USAGE
     before = msgspec.json.decode(text, type=_Kept)
@@ -244,7 +244,7 @@ def _run(address: str, kept: _Kept, settings: dict[str, Any], terminal: Terminal
         stack.callback(journal.close)
         journal.fact(_FACT, msgspec.json.encode(kept).decode())
         terminal.separate()
-        terminal.last_words = f"Continue with: bridle fleet resume --journal {shlex.quote(one_line(address))}"
+        terminal.last_words = f"Continue with: hackamore fleet resume --journal {shlex.quote(one_line(address))}"
         rows, signal_number = _driven(fleet, planned.tasks, settings.get("budget"), terminal, as_json=as_json)
     written = report is None or _junit(rows, report, terminal)
     left = sum(row.state not in ("succeeded", "failed", "cancelled") for row in rows)
@@ -255,7 +255,7 @@ def _run(address: str, kept: _Kept, settings: dict[str, Any], terminal: Terminal
     bad = sum(row.state != "succeeded" for row in rows)
     if bad and not as_json:
         terminal.note(
-            f"`bridle fleet results --state failed --journal {shlex.quote(one_line(address))}` shows the errors."
+            f"`hackamore fleet results --state failed --journal {shlex.quote(one_line(address))}` shows the errors."
         )
     return FAILED if bad or not written else 0
 
@@ -289,7 +289,7 @@ def _driven(
         view: EventLines | FleetDisplay = (
             EventLines(terminal) if as_json else FleetDisplay(run, budget, terminal=terminal)
         )
-        threading.Thread(target=_read, args=(run, inbox), name="bridle-fleet-events", daemon=True).start()
+        threading.Thread(target=_read, args=(run, inbox), name="hackamore-fleet-events", daemon=True).start()
         with view:
             while not isinstance(item := inbox.get(), _End):
                 if not isinstance(item, int):
@@ -354,7 +354,7 @@ def status_(given: Mapping[str, Any], terminal: Terminal) -> int:
     )
     if lost:
         terminal.note(
-            f"{count(len(lost), 'task')} belong to a driver or worker that is gone. `bridle fleet resume` continues them.",
+            f"{count(len(lost), 'task')} belong to a driver or worker that is gone. `hackamore fleet resume` continues them.",
             "yellow",
         )
     return 0
@@ -445,7 +445,7 @@ def retry_(given: Mapping[str, Any], terminal: Terminal) -> int:
     number = journal.retry(ids, fresh=bool(given.get("fresh")))
     skipped = len(set(ids)) - number
     rest = f" {count(skipped, 'task')} neither failed nor was cancelled." if skipped else ""
-    more = f" Continue with: bridle fleet resume --journal {shlex.quote(one_line(_address(given)))}" if number else ""
+    more = f" Continue with: hackamore fleet resume --journal {shlex.quote(one_line(_address(given)))}" if number else ""
     terminal.note(f"{count(number, 'task')} queued.{rest}{more}")
     return 0
 
@@ -473,7 +473,7 @@ def trace_(given: Mapping[str, Any], terminal: Terminal) -> int:
     shown = escape_terminal(repr(task), 300)
     if not attempts:
         known = any(row.task == task for row in journal.rows())
-        text = "Nothing was tried yet for the task" if known else "`bridle fleet results` lists the tasks; there is no"
+        text = "Nothing was tried yet for the task" if known else "`hackamore fleet results` lists the tasks; there is no"
         terminal.error(f"{text} {shown}.")
         return FAILED
     if number is None:

@@ -1,10 +1,10 @@
-"""The flags of `bridle fleet ...`."""
+"""The flags of `hackamore fleet ...`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from bridle.cli.flags import LOG, OPTIONS, OUTPUT_PANEL, Flags, argument, flag
+from hackamore.cli.flags import LOG, OPTIONS, OUTPUT_PANEL, Flags, argument, flag
 
 ENGINES = ("local", "dask")
 STATES = ("queued", "leased", "running", "verifying", "waiting", "succeeded", "failed", "cancelled")
@@ -102,58 +102,58 @@ _CODES = """Exit codes:
   1  a task failed or was cancelled, the budget is spent, or the journal failed
   2  the command line, an option or a task is wrong
   3  the CLI cannot be started
-  130  Ctrl-C (143: SIGTERM); tasks are left, and `bridle fleet resume` continues
+  130  Ctrl-C (143: SIGTERM); tasks are left, and `hackamore fleet resume` continues
 """
 RUN_EPILOG = f"""A line of a .jsonl file:
   {_LINE}
 A .csv file has the columns id, prompt, and tag.NAME for tags. A .py file defines `tasks`.
 
 Examples:
-  bridle fleet run tasks.jsonl --journal nightly.db
-  bridle fleet run tasks.csv -j review.db --concurrency 4 --budget 20 --tools Read --tools Grep
-  bridle fleet run tasks.jsonl -j fix.db --worktree . --verify "pytest -q" --allow Edit --allow Bash
-  bridle fleet run tasks.py -j big.db --engine dask --scheduler tcp://10.0.0.1:8786
+  hackamore fleet run tasks.jsonl --journal nightly.db
+  hackamore fleet run tasks.csv -j review.db --concurrency 4 --budget 20 --tools Read --tools Grep
+  hackamore fleet run tasks.jsonl -j fix.db --worktree . --verify "pytest -q" --allow Edit --allow Bash
+  hackamore fleet run tasks.py -j big.db --engine dask --scheduler tcp://10.0.0.1:8786
 
 Run the same command again after a crash: tasks that are over are not repeated, interrupted ones resume.
 Ctrl-C starts nothing more and waits for the agents that run; a second one stops them.
 
 {_CODES}"""
 RESUME_EPILOG = f"""Examples:
-  bridle fleet resume --journal nightly.db
-  bridle fleet resume --journal nightly.db --budget 60 --concurrency 2
+  hackamore fleet resume --journal nightly.db
+  hackamore fleet resume --journal nightly.db --budget 60 --concurrency 2
 
-The tasks file and the settings are those of the last `bridle fleet run`; flags win over them.
+The tasks file and the settings are those of the last `hackamore fleet run`; flags win over them.
 
 {_CODES}"""
 _LOOK_CODES = "Exit codes:\n  0  done\n  1  the journal or a file cannot be used\n  2  the command line is wrong\n"
 STATUS_EPILOG = f"""Examples:
-  bridle fleet status --journal nightly.db
-  watch bridle fleet status --journal nightly.db
+  hackamore fleet status --journal nightly.db
+  watch hackamore fleet status --journal nightly.db
 
 {_LOOK_CODES}"""
 RESULTS_EPILOG = f"""Examples:
-  bridle fleet results --journal nightly.db
-  bridle fleet results -j nightly.db --state failed
-  bridle fleet results -j nightly.db -o report.csv
-  bridle fleet results -j nightly.db --jsonl | jq -r 'select(.state == "succeeded") | .branch'
+  hackamore fleet results --journal nightly.db
+  hackamore fleet results -j nightly.db --state failed
+  hackamore fleet results -j nightly.db -o report.csv
+  hackamore fleet results -j nightly.db --jsonl | jq -r 'select(.state == "succeeded") | .branch'
 
 {_LOOK_CODES}"""
 RETRY_EPILOG = f"""Examples:
-  bridle fleet retry --failed --journal nightly.db && bridle fleet resume --journal nightly.db
-  bridle fleet retry fix-101 fix-102 --fresh --journal nightly.db
+  hackamore fleet retry --failed --journal nightly.db && hackamore fleet resume --journal nightly.db
+  hackamore fleet retry fix-101 fix-102 --fresh --journal nightly.db
 
 {_LOOK_CODES}"""
 CANCEL_EPILOG = f"""Examples:
-  bridle fleet cancel fix-101 --journal nightly.db
-  bridle fleet cancel --all --journal nightly.db
+  hackamore fleet cancel fix-101 --journal nightly.db
+  hackamore fleet cancel --all --journal nightly.db
 
 Agents that run end within seconds, wherever they run.
 
 {_LOOK_CODES}"""
 TRACE_EPILOG = f"""Examples:
-  bridle fleet trace fix-101 --journal nightly.db
-  bridle fleet trace fix-101 -j nightly.db --attempt 1 -o first.html
+  hackamore fleet trace fix-101 --journal nightly.db
+  hackamore fleet trace fix-101 -j nightly.db --attempt 1 -o first.html
 
-Without `--traces` of `bridle fleet run`, the page shows the conversation that the CLI keeps.
+Without `--traces` of `hackamore fleet run`, the page shows the conversation that the CLI keeps.
 
 {_LOOK_CODES}"""

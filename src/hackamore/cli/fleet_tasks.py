@@ -1,4 +1,4 @@
-"""The tasks of `bridle fleet run` from a file: JSONL, CSV or Python. An error names the file, the line and the fix."""
+"""The tasks of `hackamore fleet run` from a file: JSONL, CSV or Python. An error names the file, the line and the fix."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bridle.checked.fields import suggestion
-from bridle.errors import OptionsError, escape_terminal
-from bridle.fleet.task import SESSION_OPTIONS, Task
-from bridle.options.options import Options
-from bridle.options.sources import refusal, variable_kind
-from bridle.waiting.log import logger
+from hackamore.checked.fields import suggestion
+from hackamore.errors import OptionsError, escape_terminal
+from hackamore.fleet.task import SESSION_OPTIONS, Task
+from hackamore.options.options import Options
+from hackamore.options.sources import refusal, variable_kind
+from hackamore.waiting.log import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import ModuleType
 
-    from bridle.fleet.task import Verify
+    from hackamore.fleet.task import Verify
 
 __all__ = ["read_tasks"]
 
@@ -240,13 +240,13 @@ def _from_python(path: str, name: str) -> Iterator[tuple[str, Task]]:
     module = _called(lambda: _loaded(path), path, name)
     if not hasattr(module, "tasks"):
         raise OptionsError(
-            f"{name} has no `tasks`. Define a list of `bridle.fleet.Task` objects, or a function that returns one, under this name.",
+            f"{name} has no `tasks`. Define a list of `hackamore.fleet.Task` objects, or a function that returns one, under this name.",
             field="file",
         )
     tasks = _called(module.tasks, path, name) if callable(module.tasks) else module.tasks
     if isinstance(tasks, (str, Task)) or not isinstance(tasks, Iterable):
         raise OptionsError(
-            f"`tasks` of {name} must be a list of `bridle.fleet.Task` objects, got {escape_terminal(repr(tasks), 100)}.",
+            f"`tasks` of {name} must be a list of `hackamore.fleet.Task` objects, got {escape_terminal(repr(tasks), 100)}.",
             field="file",
         )
     number, rest = 0, iter(tasks)
@@ -254,7 +254,7 @@ def _from_python(path: str, name: str) -> Iterator[tuple[str, Task]]:
         number += 1
         if not isinstance(task, Task):
             raise OptionsError(
-                f"{name}, task {number}: it must be a `bridle.fleet.Task`, got {escape_terminal(repr(task), 100)} "
+                f"{name}, task {number}: it must be a `hackamore.fleet.Task`, got {escape_terminal(repr(task), 100)} "
                 f"({type(task).__name__}).",
                 field="file",
             )

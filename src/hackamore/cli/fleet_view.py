@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 from rich.progress_bar import ProgressBar
 
-from bridle.cli.terminal import Terminal, clean, escape_json, one_line
-from bridle.errors import BridleError
-from bridle.fleet.events import ConcurrencyChanged, TaskChanged, TaskFinished
+from hackamore.cli.terminal import Terminal, clean, escape_json, one_line
+from hackamore.errors import HackamoreError
+from hackamore.fleet.events import ConcurrencyChanged, TaskChanged, TaskFinished
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from bridle.fleet.events import FleetEvent, FleetProgress
-    from bridle.fleet.fleet import FleetRun
-    from bridle.fleet.task import FleetRow
+    from hackamore.fleet.events import FleetEvent, FleetProgress
+    from hackamore.fleet.fleet import FleetRun
+    from hackamore.fleet.task import FleetRow
 
 __all__ = ["EventLines", "FleetDisplay", "cost", "duration", "summary"]
 
@@ -136,7 +136,7 @@ class FleetDisplay(_Display):
 
     In a pipe, standard output gets the lines alone, with tabs between state, id, attempts, cost, seconds and error.
 
-    Enter it with `with`, and call `show` for each event. Needs `bridle[cli]`.
+    Enter it with `with`, and call `show` for each event. Needs `hackamore[cli]`.
 
     Args:
         run: the run.
@@ -146,7 +146,7 @@ class FleetDisplay(_Display):
     Example:
         ::
 
-            from bridle.cli import FleetDisplay
+            from hackamore.cli import FleetDisplay
 
             with fleet.run(tasks) as run, FleetDisplay(run) as display:
                 for event in run:
@@ -251,7 +251,7 @@ class FleetDisplay(_Display):
         now = time.monotonic()
         if now - self._looked > _LOOK_SECONDS:
             self._looked = now
-            with suppress(BridleError):  # the run itself meets it
+            with suppress(HackamoreError):  # the run itself meets it
                 self._progress = self._run.progress()
         progress = self._progress
         if progress is None:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from typer.core import TyperCommand, TyperGroup
 
-from bridle.checked.fields import suggestion
-from bridle.cli.terminal import wrapped
-from bridle.errors import escape_terminal
+from hackamore.checked.fields import suggestion
+from hackamore.cli.terminal import wrapped
+from hackamore.errors import escape_terminal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

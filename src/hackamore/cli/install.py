@@ -1,4 +1,4 @@
-"""`bridle install-cli`: the Claude Code CLI out of the npm registry, into a folder of the user."""
+"""`hackamore install-cli`: the Claude Code CLI out of the npm registry, into a folder of the user."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bridle.cli import npm
-from bridle.cli.running import FAILED, NOT_STARTED
-from bridle.errors import OptionsError, StartError
-from bridle.launch import find_cli
-from bridle.launch.discovery import installed_cli
+from hackamore.cli import npm
+from hackamore.cli.running import FAILED, NOT_STARTED
+from hackamore.errors import OptionsError, StartError
+from hackamore.launch import find_cli
+from hackamore.launch.discovery import installed_cli
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bridle.cli.terminal import Terminal
+    from hackamore.cli.terminal import Terminal
 
 _WANTED = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]*")
 _PLATFORMS = ("linux-x64", "linux-arm64", "linux-x64-musl", "linux-arm64-musl", "darwin-x64", "darwin-arm64")
@@ -29,7 +29,7 @@ _RETRY_SECONDS = 1.0
 
 
 def install_cli(given: Mapping[str, Any], terminal: Terminal) -> int:
-    """Install a version, make it the one that Bridle finds, return the exit code."""
+    """Install a version, make it the one that Hackamore finds, return the exit code."""
     wanted = given.get("version") or "latest"
     if not _WANTED.fullmatch(wanted):
         raise OptionsError(f"VERSION must be a version or a tag, got {wanted!r}. Try `latest`.", field="version")
@@ -103,8 +103,8 @@ def _say_what_is_found(link: Path, terminal: Terminal) -> None:
         return
     if found.path != str(link):
         terminal.warning(
-            f"Bridle finds another CLI first: {found.path} ({found.source}). To use the new one, set "
-            f"BRIDLE_CLI_PATH={link} or pass cli_path=."
+            f"Hackamore finds another CLI first: {found.path} ({found.source}). To use the new one, set "
+            f"HACKAMORE_CLI_PATH={link} or pass cli_path=."
         )
     else:
         terminal.note("Log in once: run the CLI above and type /login, or set ANTHROPIC_API_KEY.", "dim")

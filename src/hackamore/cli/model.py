@@ -1,4 +1,4 @@
-"""`bridle model`: a script as the model of the real CLI, which any program starts."""
+"""`hackamore model`: a script as the model of the real CLI, which any program starts."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bridle.cli.playing import outcome, read_script, run_command, shown, write_report
-from bridle.cli.running import signals
-from bridle.errors import OptionsError
-from bridle.testing.model.environment import command_environment
-from bridle.testing.model.scripted_model import ScriptedModel
-from bridle.testing.script.script import Script
+from hackamore.cli.playing import outcome, read_script, run_command, shown, write_report
+from hackamore.cli.running import signals
+from hackamore.errors import OptionsError
+from hackamore.testing.model.environment import command_environment
+from hackamore.testing.model.scripted_model import ScriptedModel
+from hackamore.testing.script.script import Script
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bridle.cli.terminal import Terminal
+    from hackamore.cli.terminal import Terminal
 
 _MOST_PORT = 65_535
 _LOOK_SECONDS = 0.1
@@ -48,7 +48,7 @@ def model(given: Mapping[str, Any], terminal: Terminal) -> int:
     command = given.get("command")
     code: int | None = 0
     try:
-        with tempfile.TemporaryDirectory(prefix="bridle-config-", ignore_cleanup_errors=True) as configuration:
+        with tempfile.TemporaryDirectory(prefix="hackamore-config-", ignore_cleanup_errors=True) as configuration:
             environment = command_environment(served.url, configuration)
             if command:
                 code = run_command(command, environment, terminal)

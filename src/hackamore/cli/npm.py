@@ -213,7 +213,7 @@ def extract(archive: BinaryIO, target: Path) -> None:
                     Path(name).unlink(missing_ok=True)
                     raise
                 return
-    raise InstallError(f"The package has no file {BINARY}: its layout is not one that Bridle knows.")
+    raise InstallError(f"The package has no file {BINARY}: its layout is not one that Hackamore knows.")
 
 
 def _open(url: str, headers: dict[str, str] | None = None) -> Any:

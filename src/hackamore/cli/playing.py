@@ -1,4 +1,4 @@
-"""Shared parts of `bridle simulate` and `bridle model`: the script of a file, a command that runs beside it, and the report."""
+"""Shared parts of `hackamore simulate` and `hackamore model`: the script of a file, a command that runs beside it, and the report."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bridle.checked.fields import suggestion
-from bridle.cli.running import FAILED, USAGE, signals
-from bridle.errors import OptionsError, escape_terminal
-from bridle.testing.script.script import Script
+from hackamore.checked.fields import suggestion
+from hackamore.cli.running import FAILED, USAGE, signals
+from hackamore.errors import OptionsError, escape_terminal
+from hackamore.testing.script.script import Script
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from bridle.cli.terminal import Terminal
-    from bridle.testing.script.report import PlayReport
+    from hackamore.cli.terminal import Terminal
+    from hackamore.testing.script.report import PlayReport
 
 _LANGUAGES = (".json", ".toml", ".py")
 _SHELL_NOT_STARTED = USAGE

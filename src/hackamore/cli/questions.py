@@ -18,17 +18,17 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bridle.cli.terminal import clean, one_line
-from bridle.dialogs import ElicitationResult
-from bridle.errors import DecodeError, OptionsError
-from bridle.permissions import AddDirectories, AddRules, Allow, Deny, PermissionRule, RemoveRules, ReplaceRules, SetMode
+from hackamore.cli.terminal import clean, one_line
+from hackamore.dialogs import ElicitationResult
+from hackamore.errors import DecodeError, OptionsError
+from hackamore.permissions import AddDirectories, AddRules, Allow, Deny, PermissionRule, RemoveRules, ReplaceRules, SetMode
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from bridle.cli.terminal import Terminal
-    from bridle.dialogs import ElicitationRequest
-    from bridle.permissions import PermissionRequest, PermissionUpdate
+    from hackamore.cli.terminal import Terminal
+    from hackamore.dialogs import ElicitationRequest
+    from hackamore.permissions import PermissionRequest, PermissionUpdate
 
 _LONGEST = 16 * 1024 * 1024
 _PIECE = 65536
@@ -288,7 +288,7 @@ class Questions:
             self._terminal.aside.line(f"The MCP server {server} asks:", "bold yellow")
             self._terminal.aside.line(f"  {clean(request.message)}")
             if request.mode not in ("form", "url"):
-                self._terminal.note("Bridle cannot show this kind of question; it was declined.", "yellow")
+                self._terminal.note("Hackamore cannot show this kind of question; it was declined.", "yellow")
                 return ElicitationResult.decline()
             if request.mode == "url":
                 self._terminal.aside.line(f"  {one_line(request.url or '')}")

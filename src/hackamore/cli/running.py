@@ -1,4 +1,4 @@
-"""`bridle run`, and what every command needs to end well: signals, exit codes, nothing left behind."""
+"""`hackamore run`, and what every command needs to end well: signals, exit codes, nothing left behind."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from contextlib import contextmanager, nullcontext, suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
-from bridle.cli.flags import LOG_LEVELS, build_options, read_prompt
-from bridle.cli.terminal import one_line
-from bridle.cli.transcript import FinalText, RawLines, Transcript
-from bridle.errors import BridleError, OptionsError, StartError, StreamWarning
-from bridle.messages import ResultError
-from bridle.sync import query
-from bridle.waiting.log import one_line as one_log_line
+from hackamore.cli.flags import LOG_LEVELS, build_options, read_prompt
+from hackamore.cli.terminal import one_line
+from hackamore.cli.transcript import FinalText, RawLines, Transcript
+from hackamore.errors import HackamoreError, OptionsError, StartError, StreamWarning
+from hackamore.messages import ResultError
+from hackamore.sync import query
+from hackamore.waiting.log import one_line as one_log_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Mapping
     from types import FrameType
 
-    from bridle.cli.terminal import Terminal
-    from bridle.messages import ResultMessage
-    from bridle.options.options import Options
-    from bridle.sync import QueryStream
+    from hackamore.cli.terminal import Terminal
+    from hackamore.messages import ResultMessage
+    from hackamore.options.options import Options
+    from hackamore.sync import QueryStream
 
 T = TypeVar("T")
 
@@ -117,7 +117,7 @@ class Signals:
             self._raise()
         else:
             # Not here: the thread that is interrupted may hold the locks that closing takes.
-            threading.Thread(target=self._close, args=(self._stream,), name="bridle-stop", daemon=True).start()
+            threading.Thread(target=self._close, args=(self._stream,), name="hackamore-stop", daemon=True).start()
 
     def _close(self, stream: QueryStream) -> None:
         stream.close()
@@ -135,7 +135,7 @@ class Signals:
 signals: Signals = Signals()
 """Those of this process."""
 
-_LOGGER = logging.getLogger("bridle")
+_LOGGER = logging.getLogger("hackamore")
 FAILED = 1
 USAGE = 2
 NOT_STARTED = 3
@@ -186,7 +186,7 @@ def show_query(
 def _note_session(item: Any, terminal: Terminal) -> None:
     session_id = getattr(item, "session_id", None)
     if session_id and not terminal.last_words:
-        terminal.last_words = f"Resume with: bridle run --resume {one_line(session_id)} PROMPT"
+        terminal.last_words = f"Resume with: hackamore run --resume {one_line(session_id)} PROMPT"
 
 
 def run_async(terminal: Terminal, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -245,12 +245,12 @@ def _guarded(terminal: Terminal, action: Callable[[], int]) -> int:
         code = action()
         sys.stdout.flush()
     except StartError as error:
-        terminal.error(f"{with_flags(str(error))}\n`bridle doctor` shows what was looked at and what would be sent.")
+        terminal.error(f"{with_flags(str(error))}\n`hackamore doctor` shows what was looked at and what would be sent.")
         return NOT_STARTED
     except OptionsError as error:
         terminal.error(str(error))
         return USAGE
-    except (BridleError, ResultError, StreamWarning) as error:
+    except (HackamoreError, ResultError, StreamWarning) as error:
         # A warning is raised where a filter (`python -W error`) makes errors of warnings.
         terminal.error(str(error))
         return FAILED
@@ -292,7 +292,7 @@ def _to_nowhere(descriptor: int) -> None:
 
 @contextmanager
 def _warnings_shown(terminal: Terminal) -> Iterator[None]:
-    """Show Bridle's warnings as such, without the line of source that Python adds."""
+    """Show Hackamore's warnings as such, without the line of source that Python adds."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", StreamWarning, append=True)
         original = warnings.showwarning
@@ -366,7 +366,7 @@ class _TerminalHandler(logging.Handler):
 
 @contextmanager
 def _log_shown(terminal: Terminal) -> Iterator[None]:
-    """Show the log of Bridle, cleaned."""
+    """Show the log of Hackamore, cleaned."""
     handler = _TerminalHandler(terminal)
     _LOGGER.addHandler(handler)
     try:

@@ -1,10 +1,10 @@
-"""The flags of `bridle sessions ...`, and the completion of sessions."""
+"""The flags of `hackamore sessions ...`, and the completion of sessions."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from bridle.cli.flags import OUTPUT_PANEL, Flags, argument, complete_sessions, flag
+from hackamore.cli.flags import OUTPUT_PANEL, Flags, argument, complete_sessions, flag
 
 _FILTERS = "Filters"
 _WHERE = "Place"
@@ -104,24 +104,24 @@ IMPORT: Flags = {
 
 _IN_CODES = "Exit codes:\n  0  done\n  1  the session was not found, or a file cannot be read or written\n  2  the command line is wrong\n"
 LIST_EPILOG = f"""Examples:
-  bridle sessions list
-  bridle sessions list -a --since 7d --json | jq -r .session_id
-  bridle sessions list --tag billed
+  hackamore sessions list
+  hackamore sessions list -a --since 7d --json | jq -r .session_id
+  hackamore sessions list --tag billed
 
 {_IN_CODES}"""
 SEARCH_EPILOG = f"""Examples:
-  bridle sessions search "connection refused"
-  bridle sessions search deploy --role user --since 30d
+  hackamore sessions search "connection refused"
+  hackamore sessions search deploy --role user --since 30d
 
 {_IN_CODES}"""
 PRUNE_EPILOG = f"""Examples:
-  bridle sessions prune --older-than 90d -a
-  bridle sessions prune --older-than 90d -a --yes
+  hackamore sessions prune --older-than 90d -a
+  hackamore sessions prune --older-than 90d -a --yes
 
 {_IN_CODES}"""
 EXPORT_EPILOG = f"""Examples:
-  bridle sessions export 3f2a -o talk.md
-  bridle sessions export 3f2a --format jsonl > talk.jsonl
+  hackamore sessions export 3f2a -o talk.md
+  hackamore sessions export 3f2a --format jsonl > talk.jsonl
 
 {_IN_CODES}"""
 EPILOG = _IN_CODES

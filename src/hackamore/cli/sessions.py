@@ -1,4 +1,4 @@
-"""`bridle sessions ...`: the conversations that the CLI keeps on the disk.
+"""`hackamore sessions ...`: the conversations that the CLI keeps on the disk.
 
 On a terminal, lists are tables that fit its width. In a pipe, their columns are whole and separated by tabs, and there is no heading.
 """
@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 from rich.cells import cell_len
 
-from bridle import transcripts
-from bridle.cli.running import FAILED, USAGE
-from bridle.cli.terminal import clean, escape_json, one_line
-from bridle.cli.transcript import Transcript
-from bridle.errors import AmbiguousSessionError, OptionsError, SessionNotFoundError, escape_terminal
-from bridle.transcripts.export import export_pieces
+from hackamore import transcripts
+from hackamore.cli.running import FAILED, USAGE
+from hackamore.cli.terminal import clean, escape_json, one_line
+from hackamore.cli.transcript import Transcript
+from hackamore.errors import AmbiguousSessionError, OptionsError, SessionNotFoundError, escape_terminal
+from hackamore.transcripts.export import export_pieces
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from bridle.cli.terminal import Terminal
-    from bridle.transcripts import ExportFormat, SearchHit, Tokens, TranscriptInfo, UsageRow
+    from hackamore.cli.terminal import Terminal
+    from hackamore.transcripts import ExportFormat, SearchHit, Tokens, TranscriptInfo, UsageRow
 
 __all__ = ["write_table"]
 
@@ -355,7 +355,7 @@ def fork_(given: Mapping[str, Any], terminal: Terminal) -> int:
     new = transcripts.fork(info.session_id, at=given.get("at"), title=given.get("title"))
     terminal.line(new)
     if terminal.interactive:
-        terminal.note(f"Resume it with: bridle chat --resume {new}")
+        terminal.note(f"Resume it with: hackamore chat --resume {new}")
     return 0
 
 
@@ -404,7 +404,7 @@ def export_(given: Mapping[str, Any], terminal: Terminal) -> int:
     output = given.get("output")
     suffix = Path(output or "").suffix.lower()
     if suffix in (".html", ".htm"):
-        terminal.error("an export is not HTML; `bridle trace html SESSION -o PATH` writes the page of a conversation")
+        terminal.error("an export is not HTML; `hackamore trace html SESSION -o PATH` writes the page of a conversation")
         return USAGE
     wanted: ExportFormat = given.get("format") or _SUFFIXES.get(suffix, "markdown")
     info = _found(given["session"])

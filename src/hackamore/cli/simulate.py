@@ -1,4 +1,4 @@
-"""`bridle simulate`: a script as an executable `claude` for any program, and a report on what it did."""
+"""`hackamore simulate`: a script as an executable `claude` for any program, and a report on what it did."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bridle.cli.playing import outcome, read_script, run_command, shown, write_report
-from bridle.errors import OptionsError
-from bridle.testing.model.environment import unreachable_environment
-from bridle.testing.simulation.simulated_cli import SCRIPT_FILE, SESSIONS, STATE_FILE, SimulatedCLI
+from hackamore.cli.playing import outcome, read_script, run_command, shown, write_report
+from hackamore.errors import OptionsError
+from hackamore.testing.model.environment import unreachable_environment
+from hackamore.testing.simulation.simulated_cli import SCRIPT_FILE, SESSIONS, STATE_FILE, SimulatedCLI
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from bridle.cli.terminal import Terminal
+    from hackamore.cli.terminal import Terminal
 
-VARIABLE = "BRIDLE_SIMULATED_CLI"
+VARIABLE = "HACKAMORE_SIMULATED_CLI"
 _PROGRAM = "claude"
 _OURS = frozenset({_PROGRAM, "play.py", SCRIPT_FILE, STATE_FILE, SESSIONS})
 _HINT = (
@@ -46,7 +46,7 @@ def simulate(given: Mapping[str, Any], terminal: Terminal) -> int:
         program = _install(cli, Path(install or ""), given)
         terminal.line(str(program))
         return 0
-    with _folder(install) as folder, tempfile.TemporaryDirectory(prefix="bridle-config-") as configuration:
+    with _folder(install) as folder, tempfile.TemporaryDirectory(prefix="hackamore-config-") as configuration:
         program = _install(cli, folder, given)
         environment = {
             **unreachable_environment(configuration),
@@ -76,7 +76,7 @@ def _folder(install: Path | None) -> Iterator[Path]:
     if install is not None:
         yield Path(install)
         return
-    folder = tempfile.mkdtemp(prefix="bridle-simulated-")
+    folder = tempfile.mkdtemp(prefix="hackamore-simulated-")
     try:
         yield Path(folder)
     finally:
@@ -108,6 +108,6 @@ def _check(folder: Path, given: Mapping[str, Any], terminal: Terminal) -> int:
         report = SimulatedCLI.installed(folder).report()
     except (OSError, ValueError, AssertionError):
         raise OptionsError(
-            f"{shown(folder)} has no simulated CLI. `bridle simulate SCRIPT --install DIR` writes one.", field="check"
+            f"{shown(folder)} has no simulated CLI. `hackamore simulate SCRIPT --install DIR` writes one.", field="check"
         ) from None
     return write_report(report, given, folder.resolve().name, terminal, hint=_HINT)

@@ -1,10 +1,10 @@
-"""The flags and help texts of `bridle simulate` and `bridle model`."""
+"""The flags and help texts of `hackamore simulate` and `hackamore model`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from bridle.cli.flags import OUTPUT_PANEL, Flags, argument, flag
+from hackamore.cli.flags import OUTPUT_PANEL, Flags, argument, flag
 
 _SCRIPT = "A script in JSON, TOML or Python (a module with `script`)."
 _PLAYING = "Playing"
@@ -34,13 +34,13 @@ SIMULATE: Flags = {
     **_REPORT,
 }
 SIMULATE_EPILOG = f"""Examples:
-  bridle simulate script.toml -- npm test
-  bridle simulate script.toml --junit report.xml -- pytest
-  bridle simulate script.toml --install /tmp/agent-test
-  bridle simulate --check /tmp/agent-test --json
+  hackamore simulate script.toml -- npm test
+  hackamore simulate script.toml --junit report.xml -- pytest
+  hackamore simulate script.toml --install /tmp/agent-test
+  hackamore simulate --check /tmp/agent-test --json
 
 COMMAND finds the simulated CLI on PATH, and its path in the variable
-BRIDLE_SIMULATED_CLI. Pass it as `pathToClaudeCodeExecutable` (TypeScript) or
+HACKAMORE_SIMULATED_CLI. Pass it as `pathToClaudeCodeExecutable` (TypeScript) or
 `cli_path` (Python), because the official packages start the CLI that they
 contain. Any other CLI reaches no model and no login.
 
@@ -54,9 +54,9 @@ MODEL: Flags = {
     **_REPORT,
 }
 MODEL_EPILOG = f"""Examples:
-  bridle model script.toml -- npm test
-  bridle model script.toml --port 8123
-  bridle model script.toml --until-played --json
+  hackamore model script.toml -- npm test
+  hackamore model script.toml --port 8123
+  hackamore model script.toml --until-played --json
 
 Without COMMAND it prints variables for the real CLI, and serves until SIGINT
 or SIGTERM. The variables keep the CLI away from your settings, logins and

@@ -338,7 +338,7 @@ class Moving:
         self._shown = 0
         self._drawn = ""
         self._last = time.monotonic()
-        self._thread = threading.Thread(target=self._run, name="bridle-spinner", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="hackamore-spinner", daemon=True)
         self._thread.start()
 
     @contextmanager

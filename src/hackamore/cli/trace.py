@@ -1,4 +1,4 @@
-"""`bridle trace show`: a trace, a cassette or a conversation as a timeline. The items are those of the trace page."""
+"""`hackamore trace show`: a trace, a cassette or a conversation as a timeline. The items are those of the trace page."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bridle.cli.running import FAILED, USAGE
-from bridle.cli.terminal import escape_json
-from bridle.cli.trace_page import UnreadableError, read, warn
-from bridle.errors import escape_terminal
-from bridle.traces.compare import block_at, frame_at, prompt_text
-from bridle.traces.items import as_object, text_of
+from hackamore.cli.running import FAILED, USAGE
+from hackamore.cli.terminal import escape_json
+from hackamore.cli.trace_page import UnreadableError, read, warn
+from hackamore.errors import escape_terminal
+from hackamore.traces.compare import block_at, frame_at, prompt_text
+from hackamore.traces.items import as_object, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from bridle.cli.terminal import Terminal
-    from bridle.traces.builder import SessionBuilder
-    from bridle.traces.items import Item
-    from bridle.traces.reading import Trace
+    from hackamore.cli.terminal import Terminal
+    from hackamore.traces.builder import SessionBuilder
+    from hackamore.traces.items import Item
+    from hackamore.traces.reading import Trace
 
 _CUT = "…"
 

@@ -1,4 +1,4 @@
-"""`bridle trace html`, `inspect` and `diff`: a trace as a page, and two runs compared."""
+"""`hackamore trace html`, `inspect` and `diff`: a trace as a page, and two runs compared."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bridle import traces
-from bridle.cli.running import FAILED, USAGE
-from bridle.errors import AmbiguousSessionError, SessionNotFoundError, TranscriptError, escape_terminal
+from hackamore import traces
+from hackamore.cli.running import FAILED, USAGE
+from hackamore.errors import AmbiguousSessionError, SessionNotFoundError, TranscriptError, escape_terminal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bridle.cli.terminal import Terminal
-    from bridle.traces import Trace
-    from bridle.traces.serve import PageServer
+    from hackamore.cli.terminal import Terminal
+    from hackamore.traces import Trace
+    from hackamore.traces.serve import PageServer
 
 __all__ = ["UnreadableError", "read", "warn"]
 
@@ -35,7 +35,7 @@ def read(text: str, title: str | None = None) -> Trace:
         return traces.read(text, title=title)
     except FileNotFoundError:
         raise UnreadableError(
-            f"{shown} is neither a file nor the beginning of a session id. `bridle sessions list` shows the ids."
+            f"{shown} is neither a file nor the beginning of a session id. `hackamore sessions list` shows the ids."
         ) from None
     except OSError as error:
         raise UnreadableError(f"{shown} cannot be read: {error.strerror or error}") from None

@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from bridle.cli.terminal import clean, escape_json, one_line
-from bridle.errors import DecodeError, StreamWarning
-from bridle.messages import AssistantMessage, ResultError, ResultMessage, StreamEvent, TextBlock, UserMessage
-from bridle.messages import content as blocks
-from bridle.messages import stream as stream_messages
-from bridle.messages import system as system_messages
+from hackamore.cli.terminal import clean, escape_json, one_line
+from hackamore.errors import DecodeError, StreamWarning
+from hackamore.messages import AssistantMessage, ResultError, ResultMessage, StreamEvent, TextBlock, UserMessage
+from hackamore.messages import content as blocks
+from hackamore.messages import stream as stream_messages
+from hackamore.messages import system as system_messages
 
 if TYPE_CHECKING:
-    from bridle.cli.terminal import Channel, Terminal
-    from bridle.messages import Message
+    from hackamore.cli.terminal import Channel, Terminal
+    from hackamore.messages import Message
 
 _THINKING = "dim italic"
 _PLAIN_THINKING = "(thinking) "

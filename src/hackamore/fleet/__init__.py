@@ -2,7 +2,7 @@
 
 ::
 
-    from bridle.fleet import Fleet, Task, Worktree
+    from hackamore.fleet import Fleet, Task, Worktree
 
     fleet = Fleet("nightly.db", concurrency=8, workspace=Worktree("."))
     for event in fleet.run([Task("fix-101", "Fix issue 101.", verify=["pytest", "-q"])]):
@@ -11,13 +11,13 @@
 
 from __future__ import annotations
 
-from bridle.fleet.dask import dask_executor
-from bridle.fleet.events import ConcurrencyChanged, FleetEvent, FleetProgress, TaskChanged, TaskFinished
-from bridle.fleet.fleet import Fleet, FleetRun
-from bridle.fleet.journal import Attempt, Store
-from bridle.fleet.results import write_results
-from bridle.fleet.task import Answer, FleetRow, Task, Verify
-from bridle.fleet.workspaces import Copy, Folder, Place, Workspace, Worktree
+from hackamore.fleet.dask import dask_executor
+from hackamore.fleet.events import ConcurrencyChanged, FleetEvent, FleetProgress, TaskChanged, TaskFinished
+from hackamore.fleet.fleet import Fleet, FleetRun
+from hackamore.fleet.journal import Attempt, Store
+from hackamore.fleet.results import write_results
+from hackamore.fleet.task import Answer, FleetRow, Task, Verify
+from hackamore.fleet.workspaces import Copy, Folder, Place, Workspace, Worktree
 
 __all__ = [
     "Answer",

@@ -11,41 +11,41 @@ from collections import deque
 from random import uniform
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from bridle.budgets.metering import Meter
-from bridle.checked.schemas import MisfitError, decode_raw
-from bridle.errors import (
-    BridleError,
+from hackamore.budgets.metering import Meter
+from hackamore.checked.schemas import MisfitError, decode_raw
+from hackamore.errors import (
+    HackamoreError,
     BudgetExceededError,
     JournalError,
     SessionNotFoundError,
     escape_terminal,
 )
-from bridle.fleet.checking import CommandError, Refused, check
-from bridle.fleet.classify import cause_of
-from bridle.fleet.log import AttemptLog
-from bridle.fleet.orders import Ended
-from bridle.fleet.recovery import NANO, Recovered, config_folder, recover
-from bridle.fleet.states import CAUSES, Cause, Happening, State
-from bridle.fleet.task import Answer
-from bridle.fleet.watching import AttemptWatch
-from bridle.messages import RateLimitedError
-from bridle.queries.outcomes import CollectResult, conclude, with_output_type
-from bridle.queries.retrying import CONTINUE
-from bridle.storage.holders import process_name, runs
-from bridle.sync.query import query
-from bridle.transports.process.orphans import end_orphan
+from hackamore.fleet.checking import CommandError, Refused, check
+from hackamore.fleet.classify import cause_of
+from hackamore.fleet.log import AttemptLog
+from hackamore.fleet.orders import Ended
+from hackamore.fleet.recovery import NANO, Recovered, config_folder, recover
+from hackamore.fleet.states import CAUSES, Cause, Happening, State
+from hackamore.fleet.task import Answer
+from hackamore.fleet.watching import AttemptWatch
+from hackamore.messages import RateLimitedError
+from hackamore.queries.outcomes import CollectResult, conclude, with_output_type
+from hackamore.queries.retrying import CONTINUE
+from hackamore.storage.holders import process_name, runs
+from hackamore.sync.query import query
+from hackamore.transports.process.orphans import end_orphan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
 
-    from bridle.fleet.journal import Journal, Lease
-    from bridle.fleet.orders import Order
-    from bridle.fleet.workspaces import Place
-    from bridle.messages import Message
-    from bridle.queries.outcomes import RunResult
-    from bridle.sync.query import QueryStream
-    from bridle.transports.base import TransportSource
+    from hackamore.fleet.journal import Journal, Lease
+    from hackamore.fleet.orders import Order
+    from hackamore.fleet.workspaces import Place
+    from hackamore.messages import Message
+    from hackamore.queries.outcomes import RunResult
+    from hackamore.sync.query import QueryStream
+    from hackamore.transports.base import TransportSource
 
 __all__ = ["JOURNAL_SECONDS", "AttemptRun", "insist"]
 
@@ -186,7 +186,7 @@ class AttemptRun:
         self._watch.ended(state, cause, failure, self._session_id)
 
     def _ended(
-        self, begun: float, cause: Cause | None, until: float | None = None, ends_fleet: BridleError | None = None
+        self, begun: float, cause: Cause | None, until: float | None = None, ends_fleet: HackamoreError | None = None
     ) -> Ended:
         return Ended(self._lease.task, self._lease.attempt, begun, cause, until, ends_fleet)
 
@@ -309,7 +309,7 @@ class AttemptRun:
     def _read(self, stream: QueryStream) -> tuple[str, str | None]:
         messages: deque[Message] = deque(maxlen=_KEPT_MESSAGES)
         results: list[Message] = []
-        problem: BridleError | None = None
+        problem: HackamoreError | None = None
         with stream:
             self._log.pid = stream.pid
             self._note(process=None if stream.pid is None else process_name(stream.pid))
@@ -324,7 +324,7 @@ class AttemptRun:
                     if self._meter.replies > replies:
                         replies = self._meter.replies
                         self._note()
-            except BridleError as error:
+            except HackamoreError as error:
                 problem = error
         if self._stop_cause is not None:
             raise _Interrupted(self._stop_cause)
@@ -433,12 +433,12 @@ class AttemptRun:
         else:
             happening, not_before = Happening.GAVE_UP, 0.0
         ends = cause in (Cause.SPENT, Cause.CLI) and happening is Happening.GIVEN_BACK
-        ends_fleet = error if ends and isinstance(error, BridleError) else None
+        ends_fleet = error if ends and isinstance(error, HackamoreError) else None
         try:
             if happening is Happening.GAVE_UP:
                 try:
                     self._finish_workspace(succeeded=False)
-                except BridleError as problem:
+                except HackamoreError as problem:
                     text += f" Then: {problem}"
             self._settle_self(cause)
             usd, tokens = self._new_spending()
@@ -483,7 +483,7 @@ class AttemptRun:
             case BudgetExceededError() if error.key == "":
                 own = "budget" in self.order.task.options and error.spent >= error.limit
                 return Cause.BUDGET if own else Cause.SPENT, str(error)
-        if self._stop_cause is not None and isinstance(error, BridleError):
+        if self._stop_cause is not None and isinstance(error, HackamoreError):
             return self._stop_cause, "The attempt was interrupted."
         cause = cause_of(error)
         if cause is Cause.BUG:

@@ -8,12 +8,12 @@ import subprocess
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
-from bridle.checked.functions import is_async
-from bridle.errors import escape_terminal
-from bridle.sync import private_loop
+from hackamore.checked.functions import is_async
+from hackamore.errors import escape_terminal
+from hackamore.sync import private_loop
 
 if TYPE_CHECKING:
-    from bridle.fleet.task import Answer, Verify
+    from hackamore.fleet.task import Answer, Verify
 
 __all__ = ["Refused", "check"]
 

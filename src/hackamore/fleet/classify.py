@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bridle.checked.schemas import OutputError
-from bridle.errors import (
-    BridleError,
+from hackamore.checked.schemas import OutputError
+from hackamore.errors import (
+    HackamoreError,
     BudgetError,
     BudgetExceededError,
     CLINotFoundError,
@@ -19,8 +19,8 @@ from bridle.errors import (
     VersionDetectionError,
     WorkspaceError,
 )
-from bridle.fleet.states import Cause
-from bridle.messages import AuthenticationError, RateLimitedError, ResultError
+from hackamore.fleet.states import Cause
+from hackamore.messages import AuthenticationError, RateLimitedError, ResultError
 
 __all__ = ["cause_of"]
 
@@ -30,7 +30,7 @@ _LIMIT_OF_THE_ATTEMPT = "error_max_budget_usd"
 
 
 def cause_of(error: BaseException) -> Cause:
-    """Return the cause for the error of an attempt: `BUG` for exceptions that Bridle does not define."""
+    """Return the cause for the error of an attempt: `BUG` for exceptions that Hackamore does not define."""
     match error:
         case AuthenticationError():
             return Cause.MODEL if error.status == _NOT_PERMITTED else Cause.CLI
@@ -60,7 +60,7 @@ def cause_of(error: BaseException) -> Cause:
             return Cause.CRASH
         case OptionsError():
             return Cause.START
-        case BridleError():
+        case HackamoreError():
             return Cause.OVERLOADED if error.retryable else Cause.START
         case _:
             return Cause.BUG

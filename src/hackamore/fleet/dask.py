@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from bridle.errors import FleetError
+from hackamore.errors import FleetError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,9 +18,9 @@ P = ParamSpec("P")
 
 
 def dask_executor(scheduler: str, *, timeout: float = 30.0, **settings: Any) -> Executor:
-    """Connect to a scheduler of Dask; needs `bridle[dask]`.
+    """Connect to a scheduler of Dask; needs `hackamore[dask]`.
 
-    `bridle fleet run --engine dask --scheduler ADDRESS` uses it. A program that has a `distributed.Client` already needs nothing else:
+    `hackamore fleet run --engine dask --scheduler ADDRESS` uses it. A program that has a `distributed.Client` already needs nothing else:
     `Fleet(executor=client.get_executor())`.
 
     Args:
@@ -46,7 +46,7 @@ def dask_executor(scheduler: str, *, timeout: float = 30.0, **settings: Any) -> 
         from distributed import Client
     except ImportError as error:
         raise ImportError(
-            "`distributed` is not installed; run: pip install 'bridle[dask]'", name="distributed"
+            "`distributed` is not installed; run: pip install 'hackamore[dask]'", name="distributed"
         ) from error
     try:
         client: Any = Client(scheduler, timeout=timeout, set_as_default=False, **settings)  # type: ignore[no-untyped-call]

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bridle.checked.fields import brief
+from hackamore.checked.fields import brief
 
 if TYPE_CHECKING:
-    from bridle.fleet.task import Spec
+    from hackamore.fleet.task import Spec
 
 __all__ = ["difference"]
 

@@ -9,28 +9,28 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 
-from bridle.errors import BridleError, BudgetExceededError, JournalError
-from bridle.fleet.attempt import JOURNAL_SECONDS
-from bridle.fleet.engines import Engine, ExecutorEngine, LocalEngine
-from bridle.fleet.events import ConcurrencyChanged, FleetEvent, FleetProgress, TaskChanged, TaskFinished
-from bridle.fleet.gate import Gate
-from bridle.fleet.log import logger
-from bridle.fleet.mailbox import Mailbox
-from bridle.fleet.orders import Ended, Order
-from bridle.fleet.queue import TaskQueue
-from bridle.fleet.states import CAUSES, HELD, OVER, Cause, Happening, State
-from bridle.fleet.task import spec_of
-from bridle.fleet.watching import RunWatch
-from bridle.fleet.worker import Worker
-from bridle.waiting.event_loops import context_for_thread
-from bridle.waiting.threads import wait_for
+from hackamore.errors import HackamoreError, BudgetExceededError, JournalError
+from hackamore.fleet.attempt import JOURNAL_SECONDS
+from hackamore.fleet.engines import Engine, ExecutorEngine, LocalEngine
+from hackamore.fleet.events import ConcurrencyChanged, FleetEvent, FleetProgress, TaskChanged, TaskFinished
+from hackamore.fleet.gate import Gate
+from hackamore.fleet.log import logger
+from hackamore.fleet.mailbox import Mailbox
+from hackamore.fleet.orders import Ended, Order
+from hackamore.fleet.queue import TaskQueue
+from hackamore.fleet.states import CAUSES, HELD, OVER, Cause, Happening, State
+from hackamore.fleet.task import spec_of
+from hackamore.fleet.watching import RunWatch
+from hackamore.fleet.worker import Worker
+from hackamore.waiting.event_loops import context_for_thread
+from hackamore.waiting.threads import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from bridle.fleet.journal import Change, Journal, Lease
-    from bridle.fleet.plan import FleetPlan
-    from bridle.fleet.task import FleetRow, Task
+    from hackamore.fleet.journal import Change, Journal, Lease
+    from hackamore.fleet.plan import FleetPlan
+    from hackamore.fleet.task import FleetRow, Task
 
 __all__ = ["Driver"]
 
@@ -95,7 +95,7 @@ class Driver:
         self._watch = RunWatch(plan.options.telemetry, journal.id, plan.concurrency)
         # The caller's context variables hold the span that is current there.
         main = partial(context_for_thread().run, self._main)
-        self._thread = threading.Thread(target=main, name="bridle-fleet-driver", daemon=True)
+        self._thread = threading.Thread(target=main, name="hackamore-fleet-driver", daemon=True)
 
     # -- from other threads --------------------------------------------------------------------------------------------
 
@@ -155,7 +155,7 @@ class Driver:
         try:
             self._run()
         except BaseException as error:
-            if not isinstance(error, BridleError):
+            if not isinstance(error, HackamoreError):
                 logger.error("The driver of a fleet failed", exc_info=error, extra={"code": "DRIVER_FAILED"})
             self._fail(error)
         finally:
@@ -298,7 +298,7 @@ class Driver:
             self._watch.leased(lease.task, lease.attempt, now)
             try:
                 engine.submit(self._order(lease), lambda outcome, lease=lease: self._outcome(lease, outcome))  # type: ignore[misc]
-            except BridleError as error:
+            except HackamoreError as error:
                 self._running.discard((lease.task, lease.attempt))
                 self._journal.finish(lease, worker.holder, Happening.GIVEN_BACK, cause=Cause.STOPPED, error=str(error))
                 raise
@@ -334,7 +334,7 @@ class Driver:
             assert worker is not None  # noqa: S101
             self._journal.finish(lease, worker.holder, Happening.GIVEN_BACK, cause=Cause.LOST, error=repr(outcome))
             self._forget(lease)
-            if isinstance(outcome, BridleError):
+            if isinstance(outcome, HackamoreError):
                 self._fail(outcome)
                 self._draining = True
 

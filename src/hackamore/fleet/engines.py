@@ -6,18 +6,18 @@ import threading
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ProcessPoolExecutor
 from typing import TYPE_CHECKING, Protocol
 
-from bridle.errors import BridleError, FleetError
-from bridle.fleet.remote import run_order
-from bridle.fleet.sending import in_process, pack
-from bridle.waiting.threads import Threads
+from hackamore.errors import HackamoreError, FleetError
+from hackamore.fleet.remote import run_order
+from hackamore.fleet.sending import in_process, pack
+from hackamore.waiting.threads import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from bridle.fleet.orders import Ended, Order
-    from bridle.fleet.task import Task
-    from bridle.fleet.worker import Worker
-    from bridle.options.options import Options
+    from hackamore.fleet.orders import Ended, Order
+    from hackamore.fleet.task import Task
+    from hackamore.fleet.worker import Worker
+    from hackamore.options.options import Options
 
 __all__ = ["Engine", "ExecutorEngine", "LocalEngine"]
 
@@ -60,7 +60,7 @@ class LocalEngine:
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
-        self._threads = Threads(name="bridle-fleet")
+        self._threads = Threads(name="hackamore-fleet")
 
     def check(self, task: Task, options: Options) -> None:
         """Do nothing: nothing is sent."""
@@ -116,7 +116,7 @@ class ExecutorEngine:
                 future = self._executor.submit(run_order, parcel)
             else:
                 future = self._executor.submit(self._worker.run, order)
-        except BridleError:
+        except HackamoreError:
             raise
         except Exception as error:  # it is broken, or it was shut down
             raise FleetError(f"The executor takes no more work: {_text(error)} {_AGAIN}") from error
@@ -144,7 +144,7 @@ class ExecutorEngine:
                 else FleetError(f"The executor cancelled task {task!r}: it was shut down, or is gone. {_AGAIN}")
             )
         except BaseException as error:
-            outcome = error if isinstance(error, BridleError) else self._lost(task, error)
+            outcome = error if isinstance(error, HackamoreError) else self._lost(task, error)
         done(outcome)
 
     def _lost(self, task: str, error: BaseException) -> BaseException:
@@ -158,7 +158,7 @@ class ExecutorEngine:
             if self._losses < _MOST_LOSSES:
                 return error
         return FleetError(
-            f"The executor could not run task {task!r}: {_text(error)} Check that its workers can import this version of Bridle, and run "
+            f"The executor could not run task {task!r}: {_text(error)} Check that its workers can import this version of Hackamore, and run "
             "the fleet again: it continues."
         )
 

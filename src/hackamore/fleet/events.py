@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 
 if TYPE_CHECKING:
-    from bridle.fleet.task import FleetRow
+    from hackamore.fleet.task import FleetRow
 
 __all__ = ["ConcurrencyChanged", "FleetEvent", "FleetProgress", "TaskChanged", "TaskFinished"]
 

@@ -10,24 +10,24 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Itera
 from concurrent.futures import Executor, Future
 from typing import TYPE_CHECKING, Any, Self
 
-from bridle.errors import FleetError, TaskFailedError
-from bridle.fleet.driver import Driver
-from bridle.fleet.events import FleetEvent, FleetProgress, TaskFinished
-from bridle.fleet.journal import Journal, Store, open_journal
-from bridle.fleet.log import logger
-from bridle.fleet.plan import FleetPlan
-from bridle.fleet.task import FleetRow, Task
+from hackamore.errors import FleetError, TaskFailedError
+from hackamore.fleet.driver import Driver
+from hackamore.fleet.events import FleetEvent, FleetProgress, TaskFinished
+from hackamore.fleet.journal import Journal, Store, open_journal
+from hackamore.fleet.log import logger
+from hackamore.fleet.plan import FleetPlan
+from hackamore.fleet.task import FleetRow, Task
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from bridle.budgets.budget import Budget
-    from bridle.budgets.prices import Price
-    from bridle.fleet.journal import Attempt
-    from bridle.fleet.workspaces import Workspace
-    from bridle.options.options import Options
-    from bridle.options.retry import Retry
-    from bridle.transports.base import TransportSource
+    from hackamore.budgets.budget import Budget
+    from hackamore.budgets.prices import Price
+    from hackamore.fleet.journal import Attempt
+    from hackamore.fleet.workspaces import Workspace
+    from hackamore.options.options import Options
+    from hackamore.options.retry import Retry
+    from hackamore.transports.base import TransportSource
 
 __all__ = ["Fleet", "FleetRun"]
 
@@ -70,7 +70,7 @@ class FleetRun:
         """Read all events, and return when the run has ended.
 
         Raises:
-            BridleError: the error that ended the run early.
+            HackamoreError: the error that ended the run early.
         """
         for _ in self:
             pass
@@ -157,7 +157,7 @@ class Fleet(Executor):
     that was interrupted resumes its session, and a task that is over is not run again.
 
     Args:
-        journal: the journal: a path of a SQLite file, which is created, a URL of a Postgres database (`bridle[postgres]`), or a `Store`.
+        journal: the journal: a path of a SQLite file, which is created, a URL of a Postgres database (`hackamore[postgres]`), or a `Store`.
         options: the options of all tasks; `Options()` if None.
         concurrency: agents that run at the same time, at most. Rate limits lower it for a while.
         budget: a limit on what all tasks spend together, earlier runs with this journal included.
@@ -259,7 +259,7 @@ class Fleet(Executor):
             states: only tasks in these states, such as `{"failed"}`; None for all.
 
         Returns:
-            Rows; `write_results` of `bridle.fleet` writes them to a file.
+            Rows; `write_results` of `hackamore.fleet` writes them to a file.
 
         Raises:
             JournalError: the journal cannot be read.
@@ -377,7 +377,7 @@ class Fleet(Executor):
             self._run = FleetRun(driver)
             self._driver = driver
             self._reader = threading.Thread(
-                target=self._read, args=(self._run,), name="bridle-fleet-futures", daemon=True
+                target=self._read, args=(self._run,), name="hackamore-fleet-futures", daemon=True
             )
             self._reader.start()
         return self._driver

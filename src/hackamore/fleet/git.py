@@ -12,8 +12,8 @@ from contextlib import suppress
 from functools import cache
 from typing import Final, NamedTuple
 
-from bridle.errors import WorkspaceError
-from bridle.transports.recording.masking import Mask
+from hackamore.errors import WorkspaceError
+from hackamore.transports.recording.masking import Mask
 
 __all__ = ["Git"]
 

@@ -1,13 +1,13 @@
-"""Records of fleets on the logger `bridle`: each has `task` and `attempt` beside `session_id`, `turn_id` and `pid`."""
+"""Records of fleets on the logger `hackamore`: each has `task` and `attempt` beside `session_id`, `turn_id` and `pid`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bridle.waiting.log import Log
+from hackamore.waiting.log import Log
 
 if TYPE_CHECKING:
-    from bridle.fleet.journal import Lease
+    from hackamore.fleet.journal import Lease
 
 __all__ = ["AttemptLog", "logger"]
 

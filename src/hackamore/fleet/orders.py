@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 if TYPE_CHECKING:
-    from bridle.budgets.prices import Price
-    from bridle.errors import BridleError
-    from bridle.fleet.journal import Lease
-    from bridle.fleet.states import Cause
-    from bridle.fleet.task import Task
-    from bridle.fleet.workspaces import Workspace
-    from bridle.options.options import Options
-    from bridle.options.retry import Retry
+    from hackamore.budgets.prices import Price
+    from hackamore.errors import HackamoreError
+    from hackamore.fleet.journal import Lease
+    from hackamore.fleet.states import Cause
+    from hackamore.fleet.task import Task
+    from hackamore.fleet.workspaces import Workspace
+    from hackamore.options.options import Options
+    from hackamore.options.retry import Retry
 
 __all__ = ["Ended", "Order"]
 
@@ -57,4 +57,4 @@ class Ended(NamedTuple):
     begun: float
     cause: Cause | None
     until: float | None = None
-    ends_fleet: BridleError | None = None
+    ends_fleet: HackamoreError | None = None

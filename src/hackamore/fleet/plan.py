@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bridle.budgets.budget import Budget
-from bridle.checked.fields import integer, number, path_text
-from bridle.checked.schemas import MisfitError, decode_raw
-from bridle.errors import OptionsError
-from bridle.fleet.sending import in_process
-from bridle.fleet.task import SESSION_OPTIONS, FleetRow, Task
-from bridle.fleet.workspaces import Copy, Workspace, Worktree
-from bridle.options.bounds import LONGEST_SECONDS
-from bridle.options.options import Options
-from bridle.options.retry import Retry
-from bridle.transports.base import TransportSource
+from hackamore.budgets.budget import Budget
+from hackamore.checked.fields import integer, number, path_text
+from hackamore.checked.schemas import MisfitError, decode_raw
+from hackamore.errors import OptionsError
+from hackamore.fleet.sending import in_process
+from hackamore.fleet.task import SESSION_OPTIONS, FleetRow, Task
+from hackamore.fleet.workspaces import Copy, Workspace, Worktree
+from hackamore.options.bounds import LONGEST_SECONDS
+from hackamore.options.options import Options
+from hackamore.options.retry import Retry
+from hackamore.transports.base import TransportSource
 
 if TYPE_CHECKING:
-    from bridle.budgets.prices import Price
-    from bridle.fleet.journal import Journal
+    from hackamore.budgets.prices import Price
+    from hackamore.fleet.journal import Journal
 
 __all__ = ["FleetPlan"]
 
@@ -33,7 +33,7 @@ RETRY = Retry(rate_limit_wait=None)
 class FleetPlan:
     """The settings of a fleet. `OptionsError` is raised if one is wrong.
 
-    Args: those of `bridle.fleet.Fleet`.
+    Args: those of `hackamore.fleet.Fleet`.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class FleetPlan:
         prices: dict[str, Price] | None,
     ) -> None:
         if options is not None and not isinstance(options, Options):
-            raise TypeError(f"`options` must be a bridle.Options, not {type(options).__name__}")
+            raise TypeError(f"`options` must be a hackamore.Options, not {type(options).__name__}")
         self.options: Options = options if options is not None else Options()
         for name in SESSION_OPTIONS:
             if getattr(self.options, name) != Options.__fields__[name].default:
@@ -61,7 +61,7 @@ class FleetPlan:
                 )
         self.concurrency: int = integer(1)(concurrency, "concurrency")
         if budget is not None and not isinstance(budget, Budget):
-            raise OptionsError(f"`budget` must be a bridle.Budget, got {budget!r:.100}", field="budget")
+            raise OptionsError(f"`budget` must be a hackamore.Budget, got {budget!r:.100}", field="budget")
         if budget is not None and self.options.budget is not None:
             raise OptionsError("`budget` and the option `budget` are the same thing here: give one.", field="budget")
         self.budget: Budget | None = budget
@@ -73,7 +73,7 @@ class FleetPlan:
         self.folder: str | None = None
         self._needs_folder = False
         if retry is not None and not isinstance(retry, Retry):
-            raise OptionsError(f"`retry` must be a bridle.Retry, got {retry!r:.100}", field="retry")
+            raise OptionsError(f"`retry` must be a hackamore.Retry, got {retry!r:.100}", field="retry")
         self.retry: Retry = retry if retry is not None else RETRY
         self.stall: float | None = (
             None if stall is None else number(0, exclusive=True, maximum=LONGEST_SECONDS)(stall, "stall")
@@ -129,7 +129,7 @@ class FleetPlan:
     def check_task(self, task: object) -> None:
         """Do nothing if a task can be run; else raise `TypeError` or `OptionsError`."""
         if not isinstance(task, Task):
-            raise TypeError(f"tasks must be bridle.fleet.Task objects, got {task!r:.100} ({type(task).__name__})")
+            raise TypeError(f"tasks must be hackamore.fleet.Task objects, got {task!r:.100} ({type(task).__name__})")
         for name in SESSION_OPTIONS:
             if name in task.options:
                 raise OptionsError(f"`options` of task {task.id!r}: `{name}` is chosen by the fleet.", field=name)

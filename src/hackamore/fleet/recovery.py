@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from bridle.budgets.metering import goes_on
-from bridle.budgets.prices import SYNTHETIC, larger, price_of, tokens_of
-from bridle.errors import SessionNotFoundError, TranscriptError
-from bridle.launch.plan import inherited_variables
-from bridle.messages import AssistantMessage, TextBlock, ToolResultBlock, ToolUseBlock, UserMessage
-from bridle.transcripts.transcript import read
+from hackamore.budgets.metering import goes_on
+from hackamore.budgets.prices import SYNTHETIC, larger, price_of, tokens_of
+from hackamore.errors import SessionNotFoundError, TranscriptError
+from hackamore.launch.plan import inherited_variables
+from hackamore.messages import AssistantMessage, TextBlock, ToolResultBlock, ToolUseBlock, UserMessage
+from hackamore.transcripts.transcript import read
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from bridle.budgets.prices import Price, Tokens
-    from bridle.messages import Message
-    from bridle.options.options import Options
-    from bridle.transcripts.transcript import Transcript
+    from hackamore.budgets.prices import Price, Tokens
+    from hackamore.messages import Message
+    from hackamore.options.options import Options
+    from hackamore.transcripts.transcript import Transcript
 
 __all__ = ["Recovered", "config_folder", "recover"]
 

@@ -9,12 +9,12 @@ import signal
 import threading
 from functools import cache
 
-from bridle.errors import FleetError, JournalError
-from bridle.fleet.journal import open_journal
-from bridle.fleet.orders import Ended
-from bridle.fleet.sending import unpack
-from bridle.fleet.states import Cause
-from bridle.fleet.worker import Worker
+from hackamore.errors import FleetError, JournalError
+from hackamore.fleet.journal import open_journal
+from hackamore.fleet.orders import Ended
+from hackamore.fleet.sending import unpack
+from hackamore.fleet.states import Cause
+from hackamore.fleet.worker import Worker
 
 __all__ = ["run_order"]
 
@@ -42,7 +42,7 @@ def run_order(parcel: bytes) -> Ended:
     """Make an attempt in this process, which an executor has started; return how it ended. The journal has it as well.
 
     Raises:
-        FleetError: this process cannot make attempts: it has another version of Bridle, or cannot use the journal.
+        FleetError: this process cannot make attempts: it has another version of Hackamore, or cannot use the journal.
     """
     order = unpack(parcel)
     if threading.current_thread() is threading.main_thread() and multiprocessing.parent_process() is not None:
@@ -80,7 +80,7 @@ def _leave(key: tuple[int, str], shared: _Shared) -> None:
         _changed.notify_all()
         if shared.users == 0:
             shared.end = threading.Timer(_LINGER_SECONDS, lambda: _end(key, shared))
-            shared.end.name = "bridle-fleet-linger"
+            shared.end.name = "hackamore-fleet-linger"
             shared.end.daemon = True
             shared.end.start()
 
@@ -101,7 +101,7 @@ def _live_in_pool(pid: int) -> None:
     Without it a program that is killed leaves them waiting for work for ever.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, name="bridle-fleet-parent", daemon=True).start()
+    threading.Thread(target=_end_with_parent, name="hackamore-fleet-parent", daemon=True).start()
 
 
 def _end_with_parent() -> None:

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bridle.checked.fields import path_text
-from bridle.errors import OptionsError, escape_terminal
-from bridle.waiting.junit import Case, junit
+from hackamore.checked.fields import path_text
+from hackamore.errors import OptionsError, escape_terminal
+from hackamore.waiting.junit import Case, junit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from bridle.fleet.task import FleetRow
+    from hackamore.fleet.task import FleetRow
 
 __all__ = ["RESULT_FORMATS", "result_pieces", "write_file", "write_results"]
 
@@ -95,7 +95,7 @@ def result_pieces(rows: Iterable[FleetRow], form: str) -> Iterator[bytes]:
     if form == "csv":
         yield from _csv(list(rows))
     elif form == "xml":
-        yield junit([("bridle fleet", [_case(row) for row in rows])])
+        yield junit([("hackamore fleet", [_case(row) for row in rows])])
     elif form == "jsonl":
         for row in rows:
             yield _json(row) + b"\n"

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bridle._version import __version__
-from bridle.errors import FleetError, OptionsError
+from hackamore._version import __version__
+from hackamore.errors import FleetError, OptionsError
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from bridle.fleet.orders import Order
-    from bridle.fleet.task import Task
-    from bridle.options.options import Options
+    from hackamore.fleet.orders import Order
+    from hackamore.fleet.task import Task
+    from hackamore.options.options import Options
 
 __all__ = ["in_process", "pack", "unpack"]
 
@@ -29,7 +29,7 @@ class _Head(msgspec.Struct, frozen=True):
     """The part that is read before the attempt itself."""
 
     task: str
-    bridle: str
+    hackamore: str
     python: str
 
 
@@ -87,10 +87,10 @@ def unpack(parcel: bytes) -> Order:
     """
     head_data, _, data = parcel.partition(b"\n")
     head = msgspec.json.decode(head_data, type=_Head)
-    if (head.bridle, head.python) != (__version__, _PYTHON):
+    if (head.hackamore, head.python) != (__version__, _PYTHON):
         raise FleetError(
-            f"The worker on {platform.node()!r} has Bridle {__version__} on Python {_PYTHON}, and the program that runs the fleet has "
-            f"Bridle {head.bridle} on Python {head.python}. Install the same versions on both, and run the fleet again: it continues."
+            f"The worker on {platform.node()!r} has Hackamore {__version__} on Python {_PYTHON}, and the program that runs the fleet has "
+            f"Hackamore {head.hackamore} on Python {head.python}. Install the same versions on both, and run the fleet again: it continues."
         )
     try:
         order: Order = pickle.loads(data)  # noqa: S301 - it comes from the executor, which runs any code anyway

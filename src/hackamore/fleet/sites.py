@@ -1,7 +1,7 @@
 """Sites: the folder of one task below the folder of its fleet, with a lock, a record, and removals that a kill cannot cut in half.
 
-A folder appears and disappears by one rename: it is made below `.bridle` first, and moved back there before it is deleted. The record says
-that the folder is the fleet's own: Bridle never touches a folder that it did not make.
+A folder appears and disappears by one rename: it is made below `.hackamore` first, and moved back there before it is deleted. The record says
+that the folder is the fleet's own: Hackamore never touches a folder that it did not make.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from bridle.errors import WorkspaceError
+from hackamore.errors import WorkspaceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +30,7 @@ __all__ = ["Place", "Record", "Site", "explained", "locked", "safe_name", "site_
 _PLAIN: Final = re.compile(r"[a-z0-9]+(?:[-._][a-z0-9]+)*")
 _HASHED: Final = re.compile(r".*-[0-9a-f]{16}", re.DOTALL)
 _LONGEST_NAME: Final = 48
-_OWN: Final = ".bridle"
+_OWN: Final = ".hackamore"
 _SHORT_OF_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _PASSING: Final = _SHORT_OF_SPACE | {errno.EAGAIN, errno.EINTR, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE}
 

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from bridle.checked.fields import REQUIRED, to_wire
-from bridle.checked.schemas import schema_for
-from bridle.errors import OptionsError
-from bridle.fleet.workspaces import Workspace
-from bridle.options.retry import Retry
+from hackamore.checked.fields import REQUIRED, to_wire
+from hackamore.checked.schemas import schema_for
+from hackamore.errors import OptionsError
+from hackamore.fleet.workspaces import Workspace
+from hackamore.options.retry import Retry
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from bridle.options.options import Options
+    from hackamore.options.options import Options
 
 __all__ = ["Answer", "FleetRow", "Spec", "Task", "Verify", "spec_of"]
 
@@ -111,7 +111,7 @@ class Task:
             )
         self.workspace: Workspace | None = workspace
         if retry is not None and not isinstance(retry, Retry):
-            raise OptionsError(f"`retry` {where} must be a bridle.Retry, got {retry!r:.100}", field="retry")
+            raise OptionsError(f"`retry` {where} must be a hackamore.Retry, got {retry!r:.100}", field="retry")
         self.retry: Retry | None = retry
         self.tags: dict[str, str] = _checked_tags(tags, where)
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from bridle.checked.functions import callback_failure
-from bridle.fleet.log import logger
-from bridle.options.observing import AttemptFacts, AttemptObservation, FleetObserver, RunObservation
+from hackamore.checked.functions import callback_failure
+from hackamore.fleet.log import logger
+from hackamore.options.observing import AttemptFacts, AttemptObservation, FleetObserver, RunObservation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from bridle.fleet.orders import Order
+    from hackamore.fleet.orders import Order
 
 __all__ = ["AttemptWatch", "RunWatch"]
 

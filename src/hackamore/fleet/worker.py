@@ -7,18 +7,18 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bridle.errors import JournalError
-from bridle.fleet.attempt import AttemptRun, insist
-from bridle.fleet.journal.journal import LEASE_SECONDS
-from bridle.fleet.log import logger
-from bridle.fleet.orders import Ended, Order
-from bridle.fleet.states import Cause
-from bridle.storage.holders import holder_name
-from bridle.waiting.threads import starters
+from hackamore.errors import JournalError
+from hackamore.fleet.attempt import AttemptRun, insist
+from hackamore.fleet.journal.journal import LEASE_SECONDS
+from hackamore.fleet.log import logger
+from hackamore.fleet.orders import Ended, Order
+from hackamore.fleet.states import Cause
+from hackamore.storage.holders import holder_name
+from hackamore.waiting.threads import starters
 
 if TYPE_CHECKING:
-    from bridle.fleet.journal import Journal
-    from bridle.transports.base import TransportSource
+    from hackamore.fleet.journal import Journal
+    from hackamore.transports.base import TransportSource
 
 __all__ = ["Worker"]
 
@@ -46,7 +46,7 @@ class Worker:
     def start(self) -> None:
         """Send the first heartbeat, and continue in a thread."""
         insist(lambda: self.journal.beat(self.holder), self._ended)
-        self._keeper = threading.Thread(target=self._keep, name="bridle-fleet-keeper", daemon=True)
+        self._keeper = threading.Thread(target=self._keep, name="hackamore-fleet-keeper", daemon=True)
         self._keeper.start()
 
     def run(self, order: Order) -> Ended:

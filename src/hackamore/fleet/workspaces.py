@@ -13,10 +13,10 @@ import stat
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self, TypeAlias, runtime_checkable
 
-from bridle.checked.fields import Checked, boolean, choice, list_of, name_text, named_path, number, option, text, wrong
-from bridle.errors import WorkspaceError
-from bridle.fleet.sites import Place, safe_name, site_of
-from bridle.fleet.worktrees import Task
+from hackamore.checked.fields import Checked, boolean, choice, list_of, name_text, named_path, number, option, text, wrong
+from hackamore.errors import WorkspaceError
+from hackamore.fleet.sites import Place, safe_name, site_of
+from hackamore.fleet.worktrees import Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

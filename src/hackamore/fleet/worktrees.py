@@ -1,4 +1,4 @@
-"""The worktree of one task: made, repaired, committed, removed. `bridle.fleet.workspaces.Worktree` is its public side.
+"""The worktree of one task: made, repaired, committed, removed. `hackamore.fleet.workspaces.Worktree` is its public side.
 
 The record is written before each change, so that a call after a kill knows whether the folder holds work. The lock of the task is held all
 the time; that of the repository is held while worktrees and branches are registered, and not while files are checked out.
@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from bridle.errors import WorkspaceError
-from bridle.fleet.git import Git
-from bridle.fleet.sites import Place, Record, Site, delete, locked
+from hackamore.errors import WorkspaceError
+from hackamore.fleet.git import Git
+from hackamore.fleet.sites import Place, Record, Site, delete, locked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = ["Task"]
 
-_LOCK: Final = "bridle-fleet.lock"
+_LOCK: Final = "hackamore-fleet.lock"
 _SUBMODULE: Final = b"160000"
-_COMMITTER: Final = {"user.name": "Bridle", "user.email": "bridle@localhost"}
+_COMMITTER: Final = {"user.name": "Hackamore", "user.email": "hackamore@localhost"}
 
 
 class _Branch(NamedTuple):
@@ -252,7 +252,7 @@ class Task:
 
     def _set_branch(self, git: Git, record: Record, old: str, to: str = "") -> None:
         git.run(
-            *("update-ref", "-m", "bridle: workspace of a task"),
+            *("update-ref", "-m", "hackamore: workspace of a task"),
             *(f"refs/heads/{record.branch}", to or record.base, old or "0" * len(record.base)),
             hint="Rename a branch that is in the way, or pass another `branch=`.",
         )

@@ -12,10 +12,10 @@
 
 from __future__ import annotations
 
-from bridle.hooks import inputs, matchers, outputs
-from bridle.hooks.inputs import *
-from bridle.hooks.matchers import *
-from bridle.hooks.outputs import *
+from hackamore.hooks import inputs, matchers, outputs
+from hackamore.hooks.inputs import *
+from hackamore.hooks.matchers import *
+from hackamore.hooks.outputs import *
 
 __all__ = []
 __all__ += inputs.__all__

@@ -11,9 +11,9 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import force_setattr
 
-from bridle.checked.functions import as_bytes, decode_asked, ignore_warning, reached
-from bridle.errors import DecodeError
-from bridle.messages.base import (
+from hackamore.checked.functions import as_bytes, decode_asked, ignore_warning, reached
+from hackamore.errors import DecodeError
+from hackamore.messages.base import (
     NO_RAW,
     Kept,
     Number,
@@ -22,7 +22,7 @@ from bridle.messages.base import (
     decoded_once,
     plain,
 )
-from bridle.permissions import (
+from hackamore.permissions import (
     McpServerProvenance,
     PermissionUpdate,
     decode_updates,
@@ -31,7 +31,7 @@ from bridle.permissions import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from bridle.errors import StreamWarning
+    from hackamore.errors import StreamWarning
 
 __all__ = [
     "BackgroundTaskSummary",
@@ -208,7 +208,7 @@ class HookContext:
         """The session; None once no other object holds it any more. Its methods may be called from the hook.
 
         In a plain function, which runs in a thread, they block: `context.session.interrupt()`. In an async one they are awaited,
-        except with `bridle.sync`.
+        except with `hackamore.sync`.
         """
         return reached(object.__getattribute__(self, "_session"))
 

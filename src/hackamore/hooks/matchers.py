@@ -7,7 +7,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypedDict, TypeVar
 
-from bridle.checked.fields import (
+from hackamore.checked.fields import (
     Checked,
     brief,
     build,
@@ -20,9 +20,9 @@ from bridle.checked.fields import (
     option,
     suggestion,
 )
-from bridle.checked.functions import check_annotations, check_callback, is_async
-from bridle.errors import StreamWarning
-from bridle.hooks.inputs import (
+from hackamore.checked.functions import check_annotations, check_callback, is_async
+from hackamore.errors import StreamWarning
+from hackamore.hooks.inputs import (
     ConfigChangeHookInput,
     CwdChangedHookInput,
     DirectoryAddedHookInput,
@@ -59,7 +59,7 @@ from bridle.hooks.inputs import (
     WorktreeCreateHookInput,
     WorktreeRemoveHookInput,
 )
-from bridle.hooks.outputs import HookOutput, OnFailure
+from hackamore.hooks.outputs import HookOutput, OnFailure
 
 __all__ = ["HookCallback", "HookMatcher", "Hooks"]
 
@@ -203,7 +203,7 @@ _OFFICIAL = "(input_data, tool_use_id, context) is the form of claude-agent-sdk;
 
 
 def _matcher(value: Any, path: str, event: str) -> HookMatcher[Any]:
-    from bridle.hooks.inputs import HOOK_EVENTS
+    from hackamore.hooks.inputs import HOOK_EVENTS
 
     where = path
     if isinstance(value, HookMatcher):
@@ -226,12 +226,12 @@ def event_warnings(hooks: Mapping[str, Any], path: str = "hooks") -> list[Stream
 
     Events are added, so they are not an error.
     """
-    from bridle.hooks.inputs import HOOK_EVENTS
+    from hackamore.hooks.inputs import HOOK_EVENTS
 
     found = [
         StreamWarning(
             "UNKNOWN_HOOK_EVENT",
-            f"`{path}` has the event {event!r}, which this version of Bridle does not know."
+            f"`{path}` has the event {event!r}, which this version of Hackamore does not know."
             f"{suggestion(event, HOOK_EVENTS)} The CLI ignores unknown events.",
             {"field": f"{path}.{event}", "event": event},
         )
@@ -253,7 +253,7 @@ def event_warnings(hooks: Mapping[str, Any], path: str = "hooks") -> list[Stream
 
 
 def wire_timeout(timeout: float | None) -> int:
-    """Return the timeout for the CLI: longer than Bridle's, because the CLI fails closed at its own."""
+    """Return the timeout for the CLI: longer than Hackamore's, because the CLI fails closed at its own."""
     if timeout is None:
         return NO_DEADLINE
     return min(math.ceil(timeout) + 5, NO_DEADLINE)
@@ -266,7 +266,7 @@ class RegisteredHook(NamedTuple):
     event: str  # the event it is registered for
     callback: Callable[..., Any]
     is_async: bool  # True if calling it gives a coroutine; others belong into a thread
-    timeout: float | None  # the timeout of Bridle in seconds; None means no timeout
+    timeout: float | None  # the timeout of Hackamore in seconds; None means no timeout
     on_failure: OnFailure  # `continue` or `block`
     path: str  # where it stands in the options, for messages
 

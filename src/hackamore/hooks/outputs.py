@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias, Typ
 
 import msgspec
 
-from bridle.checked.fields import suggestion
-from bridle.checked.functions import AnswerError, json_copy, object_bytes
-from bridle.errors import StreamWarning, escape_terminal
-from bridle.hooks.inputs import HOOK_EVENTS
-from bridle.permissions import (
+from hackamore.checked.fields import suggestion
+from hackamore.checked.functions import AnswerError, json_copy, object_bytes
+from hackamore.errors import StreamWarning, escape_terminal
+from hackamore.hooks.inputs import HOOK_EVENTS
+from hackamore.permissions import (
     Allow,
     Deny,
     decision_wire,
@@ -329,7 +329,7 @@ SPECIFIC_FIELDS: dict[str, dict[str, str]] = {
     "FileChanged": _fields("watch_paths"),
     "MessageDisplay": _fields("display_content"),
 }
-"""The fields of `hookSpecificOutput`, in Bridle and in the CLI, for each event that has one."""
+"""The fields of `hookSpecificOutput`, in Hackamore and in the CLI, for each event that has one."""
 
 _COMMON = _fields("continue_ stop_reason decision reason system_message suppress_output terminal_sequence")
 _ASYNC = {"async", "asyncTimeout"}

@@ -5,10 +5,10 @@ Starts nothing and waits for nothing.
 
 from __future__ import annotations
 
-from bridle.launch import discovery, plan, versions
-from bridle.launch.discovery import *
-from bridle.launch.plan import *
-from bridle.launch.versions import *
+from hackamore.launch import discovery, plan, versions
+from hackamore.launch.discovery import *
+from hackamore.launch.plan import *
+from hackamore.launch.versions import *
 
 __all__ = []
 __all__ += discovery.__all__

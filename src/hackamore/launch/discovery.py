@@ -11,7 +11,7 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from bridle.errors import (
+from hackamore.errors import (
     CLINotFoundError,
     SpawnError,
     StreamWarning,
@@ -20,7 +20,7 @@ from bridle.errors import (
     VersionDetectionError,
     escape_terminal,
 )
-from bridle.launch.versions import CLIVersion
+from hackamore.launch.versions import CLIVersion
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -56,12 +56,12 @@ class Found(NamedTuple):
 
     Attributes:
         path: the executable, absolute.
-        source: `cli_path`, `BRIDLE_CLI_PATH`, `PATH`, `install-cli`, `install-place`, `node-modules` or `claude-agent-sdk`.
+        source: `cli_path`, `HACKAMORE_CLI_PATH`, `PATH`, `install-cli`, `install-place`, `node-modules` or `claude-agent-sdk`.
     """
 
     path: str
     source: Literal[
-        "cli_path", "BRIDLE_CLI_PATH", "PATH", "install-cli", "install-place", "node-modules", "claude-agent-sdk"
+        "cli_path", "HACKAMORE_CLI_PATH", "PATH", "install-cli", "install-place", "node-modules", "claude-agent-sdk"
     ]
 
 
@@ -77,7 +77,7 @@ def find_cli(
 
     Args:
         cli_path: the option; it alone is looked at if it is set. A name without a slash is looked up in PATH.
-        environment: of this process; BRIDLE_CLI_PATH, PATH and HOME are read.
+        environment: of this process; HACKAMORE_CLI_PATH, PATH and HOME are read.
         home: the home folder; None means HOME.
         python_path: where installed Python packages are; None means `sys.path`.
         system_places: absolute paths outside of the home folder to look at; None means `SYSTEM_PLACES`.
@@ -89,11 +89,11 @@ def find_cli(
     home = home or environment.get("HOME") or ""
     if not os.path.isabs(home):
         home = ""
-    named = environment.get("BRIDLE_CLI_PATH")
+    named = environment.get("HACKAMORE_CLI_PATH")
     if cli_path is not None and os.fspath(cli_path) != named:
         return Found(_explicit(os.fspath(cli_path), "cli_path", environment, home), "cli_path")
     if named:  # `Options.load` reads the variable as well: an equal option comes from there
-        return Found(_explicit(named, "BRIDLE_CLI_PATH", environment, home), "BRIDLE_CLI_PATH")
+        return Found(_explicit(named, "HACKAMORE_CLI_PATH", environment, home), "HACKAMORE_CLI_PATH")
     searched: list[str] = []
     for candidate, source in _candidates(environment, home, python_path, system_places):
         if candidate in searched:
@@ -130,11 +130,11 @@ def _candidates(
 
 
 def installed_cli(environment: Mapping[str, str], home: str) -> str | None:
-    """Return where `bridle install-cli` puts the CLI: in `$XDG_DATA_HOME` or `~/.local/share`; None without both."""
+    """Return where `hackamore install-cli` puts the CLI: in `$XDG_DATA_HOME` or `~/.local/share`; None without both."""
     folder = environment.get("XDG_DATA_HOME", "")
     if not os.path.isabs(folder):
         folder = os.path.join(home, ".local", "share") if os.path.isabs(home) else ""
-    return os.path.join(folder, "bridle", "claude", "current", _PROGRAM) if folder else None
+    return os.path.join(folder, "hackamore", "claude", "current", _PROGRAM) if folder else None
 
 
 def _in_path(name: str, environment: Mapping[str, str]) -> Iterator[str]:
@@ -246,12 +246,12 @@ class VersionCache:
 
     @classmethod
     def in_user_folder(cls, environment: Mapping[str, str]) -> VersionCache:
-        """Return the cache in `bridle/versions.json` of `$XDG_CACHE_HOME` or `~/.cache`; in memory without both."""
+        """Return the cache in `hackamore/versions.json` of `$XDG_CACHE_HOME` or `~/.cache`; in memory without both."""
         folder = environment.get("XDG_CACHE_HOME", "")
         if not os.path.isabs(folder):
             home = environment.get("HOME", "")
             folder = os.path.join(home, ".cache") if os.path.isabs(home) else ""
-        return cls(os.path.join(folder, "bridle", "versions.json") if folder else None)
+        return cls(os.path.join(folder, "hackamore", "versions.json") if folder else None)
 
     def get(self, cli_path: str) -> str | None:
         """Return the remembered version text of this executable, or None if it is new or has changed."""

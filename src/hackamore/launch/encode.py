@@ -1,4 +1,4 @@
-"""How options become arguments, fields of `initialize`, and variables: the rows of `bridle.options.options` as functions.
+"""How options become arguments, fields of `initialize`, and variables: the rows of `hackamore.options.options` as functions.
 
 Values follow an equals sign, because some may start with a dash. A function takes the whole `Options` and returns
 nothing if its option is not set.
@@ -10,9 +10,9 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bridle.checked.fields import to_wire
-from bridle.errors import OptionsError
-from bridle.options.kinds import (
+from hackamore.checked.fields import to_wire
+from hackamore.errors import OptionsError
+from hackamore.options.kinds import (
     SystemPromptCustom,
     SystemPromptFile,
     SystemPromptPreset,
@@ -20,12 +20,12 @@ from bridle.options.kinds import (
     ThinkingConfigEnabled,
     is_external_server,
 )
-from bridle.options.options import Options
+from hackamore.options.options import Options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridle.options.options import Row
+    from hackamore.options.options import Row
 
 
 def json_text(value: Any) -> str:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bridle.checked.fields import suggestion, without_keys, wrong
-from bridle.errors import OptionsError, StreamWarning, escape_terminal
-from bridle.launch.discovery import SCRIPT_SUFFIXES, find_program
-from bridle.launch.encode import ROWS, ROWS_BY_NAME, in_process_servers, is_given, settings_object
-from bridle.options.kinds import (
+from hackamore.checked.fields import suggestion, without_keys, wrong
+from hackamore.errors import OptionsError, StreamWarning, escape_terminal
+from hackamore.launch.discovery import SCRIPT_SUFFIXES, find_program
+from hackamore.launch.encode import ROWS, ROWS_BY_NAME, in_process_servers, is_given, settings_object
+from hackamore.options.kinds import (
     SERVERS,
     AgentDefinition,
     SandboxFilesystemConfig,
@@ -23,12 +23,12 @@ from bridle.options.kinds import (
 )
 
 if TYPE_CHECKING:
-    from bridle.checked.fields import Checked
-    from bridle.options.options import Options
+    from hackamore.checked.fields import Checked
+    from hackamore.options.options import Options
 
 __all__ = ["LaunchPlan", "build_plan", "in_process_servers", "inherited_variables", "needs_session"]
 
-CHILD_ID = "BRIDLE_CHILD_ID"
+CHILD_ID = "HACKAMORE_CHILD_ID"
 """The variable by which a CLI and its descendants are recognised."""
 
 ENTRY_POINT = "sdk-py"
@@ -109,7 +109,7 @@ MAX_ARGUMENT = 128 * 1024
 """The longest single argument or variable that Linux takes, its ending NUL included (MAX_ARG_STRLEN)."""
 
 _BASE = ("--output-format", "stream-json", "--verbose")
-# Arguments that are not flags of Bridle, even if they begin with a dash.
+# Arguments that are not flags of Hackamore, even if they begin with a dash.
 _SECRET_WHOLE = frozenset({"prompt", "executable_args"})
 
 
@@ -354,7 +354,7 @@ def conflicts(options: Options) -> list[StreamWarning]:
     if options.can_use_tool is not None:
         found.extend(_shadows(options))
     if options.hooks:
-        from bridle.hooks.matchers import event_warnings
+        from hackamore.hooks.matchers import event_warnings
 
         found.extend(event_warnings(options.hooks))
     if servers := in_process_servers(options):
@@ -364,7 +364,7 @@ def conflicts(options: Options) -> list[StreamWarning]:
 
 def _undescribed(servers: Mapping[str, Any]) -> list[StreamWarning]:
     """Return a warning for each server with tools that have no description."""
-    from bridle.tools import ToolServer
+    from hackamore.tools import ToolServer
 
     found = []
     for name, server in servers.items():

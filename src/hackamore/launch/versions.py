@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from bridle.errors import UnsupportedCLIVersionError
+from hackamore.errors import UnsupportedCLIVersionError
 
 if TYPE_CHECKING:
-    from bridle.launch.plan import LaunchPlan
+    from hackamore.launch.plan import LaunchPlan
 
 __all__ = ["CLIVersion", "FLAGS", "FirstSeen", "fit", "version_meets_minimum"]
 
@@ -125,7 +125,7 @@ def _table() -> dict[str, FirstSeen]:
 
 
 FLAGS: dict[str, FirstSeen] = _table()
-"""The versions that added the flags. CLI 1.0.33 accepts every flag of Bridle that is not listed here."""
+"""The versions that added the flags. CLI 1.0.33 accepts every flag of Hackamore that is not listed here."""
 
 _LATER_BYPASS = "--allow-dangerously-skip-permissions"
 

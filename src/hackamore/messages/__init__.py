@@ -5,14 +5,14 @@ Every message keeps the exact bytes it came from in `raw`, and everything it say
 
 from __future__ import annotations
 
-from bridle.messages import base, content, control, conversation, stream, system
-from bridle.messages.base import *
-from bridle.messages.content import *
-from bridle.messages.control import *
-from bridle.messages.conversation import *
-from bridle.messages.decode import CONTROL_TYPES, MESSAGE_TYPES, decode, from_data
-from bridle.messages.stream import *
-from bridle.messages.system import *
+from hackamore.messages import base, content, control, conversation, stream, system
+from hackamore.messages.base import *
+from hackamore.messages.content import *
+from hackamore.messages.control import *
+from hackamore.messages.conversation import *
+from hackamore.messages.decode import CONTROL_TYPES, MESSAGE_TYPES, decode, from_data
+from hackamore.messages.stream import *
+from hackamore.messages.system import *
 
 __all__ = ["CONTROL_TYPES", "MESSAGE_TYPES", "decode", "from_data"]
 __all__ += base.__all__

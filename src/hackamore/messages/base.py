@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import msgspec
 from msgspec import Raw
 
-from bridle.errors import DecodeError, escape_terminal
+from hackamore.errors import DecodeError, escape_terminal
 
 __all__ = ["Frame", "Message", "Record"]
 
@@ -238,18 +238,18 @@ class Message(Frame, frozen=True, kw_only=True):
     session_id: str | None = None
 
     def __str__(self) -> str:
-        from bridle.messages.shown import line
+        from hackamore.messages.shown import line
 
         return line(self)
 
     def _repr_markdown_(self) -> str | None:
-        from bridle.messages.shown import markdown
+        from hackamore.messages.shown import markdown
 
         text = getattr(self, "text", "")
         return markdown(text) if text else None
 
     def _repr_html_(self) -> str | None:
-        from bridle.messages.shown import html
+        from hackamore.messages.shown import html
 
         return None if getattr(self, "text", "") else html(str(self))
 

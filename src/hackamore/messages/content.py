@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 from msgspec import Raw
 
-from bridle.messages.base import NO_RAW, Record, check_shape, decoded_once, plain, plain_object
+from hackamore.messages.base import NO_RAW, Record, check_shape, decoded_once, plain, plain_object
 
 __all__ = [
     "AdvisorToolResultBlock",
@@ -342,7 +342,7 @@ class MidConversationSystemBlock(Block, frozen=True, kw_only=True, tag="mid_conv
 
 
 class UnknownBlock(Record, frozen=True, kw_only=True, dict=True, gc=True):
-    """A block of a type that this version of Bridle does not know.
+    """A block of a type that this version of Hackamore does not know.
 
     Attributes:
         type: its type on the wire; empty if it has none.

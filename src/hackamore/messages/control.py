@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec import Raw
 
-from bridle.messages.base import NO_RAW, Frame, check_shape, decoded_once, plain, plain_object
+from hackamore.messages.base import NO_RAW, Frame, check_shape, decoded_once, plain, plain_object
 
 __all__ = ["ControlCancelRequest", "ControlRequest", "ControlResponse", "KeepAlive", "TranscriptMirror"]
 
@@ -51,7 +51,7 @@ class ControlRequest(Frame, frozen=True, kw_only=True, tag="control_request"):
 
 
 class ControlResponse(Frame, frozen=True, kw_only=True, tag="control_response"):
-    """The CLI's answer to a request of Bridle.
+    """The CLI's answer to a request of Hackamore.
 
     Attributes:
         response_raw: the bytes of the answer.

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from bridle.errors import BridleError, escape_terminal
-from bridle.messages.base import (
+from hackamore.errors import HackamoreError, escape_terminal
+from hackamore.messages.base import (
     NO_RAW,
     Integer,
     Message,
@@ -21,12 +21,12 @@ from bridle.messages.base import (
     plain,
     plain_object,
 )
-from bridle.messages.content import ContentBlock, KnownBlock, TextBlock
+from hackamore.messages.content import ContentBlock, KnownBlock, TextBlock
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from bridle.messages.stream import RateLimitInfo
+    from hackamore.messages.stream import RateLimitInfo
 
 __all__ = [
     "AssistantMessage",
@@ -625,7 +625,7 @@ class ResultMessage(Message, frozen=True, kw_only=True, tag="result"):
             raise ResultError.of(self)
 
 
-class ResultError(BridleError):
+class ResultError(HackamoreError):
     """The turn ended with an error result.
 
     Attributes:
@@ -682,23 +682,23 @@ class RateLimitedError(ResultError):
         self.retryable: bool = self.resets_at is not None or limit is None or limit.error_code is None
         named = f"The limit {escape_terminal(self.kind, 100)!r}" if self.kind else "The limit"
         if self.resets_at is not None:
-            advice = f"{named} resets at {self.resets_at:%Y-%m-%d %H:%M:%S} UTC: try again then, or pass `retry=bridle.Retry()` to `run`"
+            advice = f"{named} resets at {self.resets_at:%Y-%m-%d %H:%M:%S} UTC: try again then, or pass `retry=hackamore.Retry()` to `run`"
         elif self.retryable:
-            advice = "Try again later, or pass `retry=bridle.Retry()` to `run`"
+            advice = "Try again later, or pass `retry=hackamore.Retry()` to `run`"
         else:
             advice = f"{named} needs credits: buy some, or use another account"
         self.args: tuple[Any, ...] = (f"{str(self).rstrip('.')}. {advice}.",)
 
 
-class AuthenticationError(BridleError):
+class AuthenticationError(HackamoreError):
     """The API refused the login of the CLI, or the CLI has none.
 
-    The CLI repeats a refused request for minutes. Bridle ends the turn when the API refuses it again.
+    The CLI repeats a refused request for minutes. Hackamore ends the turn when the API refuses it again.
 
     Attributes:
         status: the HTTP status: 401, or 403 if the login does not permit the request; None if the CLI has no login.
         key_source: the source of the key or token, such as `ANTHROPIC_API_KEY` or `apiKeyHelper`; None if the CLI does not name it.
-        result: the `ResultMessage`, if the CLI ended the turn; None if Bridle ended it.
+        result: the `ResultMessage`, if the CLI ended the turn; None if Hackamore ended it.
     """
 
     def __init__(self, status: int | None, *, key_source: str | None, result: ResultMessage | None = None) -> None:
@@ -714,7 +714,7 @@ class AuthenticationError(BridleError):
             text = f"The turn failed: {escape_terminal(result.result)}"
         source = escape_terminal(key_source or ("a token" if status is not None else "nothing"), 100)
         fix = _KEY_FIXES.get(source, f"It uses {source}: check it.")
-        super().__init__(f"{text.rstrip('.')}. {fix} `bridle doctor` shows the login that the CLI uses.")
+        super().__init__(f"{text.rstrip('.')}. {fix} `hackamore doctor` shows the login that the CLI uses.")
 
 
 REFUSED = (401, 403)

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, Union
 import msgspec
 from msgspec.structs import force_setattr
 
-from bridle.errors import DecodeError
-from bridle.messages import control, conversation  # noqa: F401 - their classes are found below
-from bridle.messages.base import Frame, Message, check_shape, decoder
-from bridle.messages.stream import StreamEvent
-from bridle.messages.system import SystemMessage, UnknownMessage, UnknownSystemMessage
+from hackamore.errors import DecodeError
+from hackamore.messages import control, conversation  # noqa: F401 - their classes are found below
+from hackamore.messages.base import Frame, Message, check_shape, decoder
+from hackamore.messages.stream import StreamEvent
+from hackamore.messages.system import SystemMessage, UnknownMessage, UnknownSystemMessage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from bridle.errors import StreamWarning
+    from hackamore.errors import StreamWarning
 
 __all__ = ["CONTROL_TYPES", "MESSAGE_TYPES", "decode", "decode_run", "from_data", "prepare"]
 
@@ -79,7 +79,7 @@ _USUAL_EVENT = b'{"type":"stream_event","event":{'
 
 
 def decode(line: bytes, warn: Callable[[StreamWarning], None]) -> Frame:
-    """Return the frame on `line`: a `Message`, or a control frame (see `bridle.messages.control`).
+    """Return the frame on `line`: a `Message`, or a control frame (see `hackamore.messages.control`).
 
     An unreadable part costs as little as possible: an unknown type becomes an `UnknownMessage`, an unknown block an
     `UnknownBlock`, and a field of the wrong shape is left out and named in a `FIELD_DROPPED` warning.
@@ -168,7 +168,7 @@ _unknown_system = msgspec.json.Decoder(UnknownSystemMessage).decode
 
 
 def _decode_slowly(line: bytes, warn: Callable[[StreamWarning], None]) -> Frame:
-    from bridle.messages import degrade
+    from hackamore.messages import degrade
 
     fields = degrade.split_line(line)
     report = degrade.Report("?", warn)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
 import msgspec
 from msgspec import Raw
 
-from bridle.errors import DecodeError, StreamWarning, escape_terminal
-from bridle.messages.base import Frame, decoder, plain, repair_surrogates
-from bridle.messages.content import Block, UnknownBlock
+from hackamore.errors import DecodeError, StreamWarning, escape_terminal
+from hackamore.messages.base import Frame, decoder, plain, repair_surrogates
+from hackamore.messages.content import Block, UnknownBlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from bridle.errors import escape_terminal
+from hackamore.errors import escape_terminal
 
 __all__ = ["html", "line", "markdown", "one_line"]
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from bridle.messages.base import Integer, Message, Number, Record
+from hackamore.messages.base import Integer, Message, Number, Record
 
 __all__ = [
     "APIRetryMessage",
@@ -298,7 +298,7 @@ class APIRetryMessage(SystemMessage, frozen=True, kw_only=True):
 
 
 class ControlRequestProgressMessage(SystemMessage, frozen=True, kw_only=True):
-    """A control request of Bridle takes long.
+    """A control request of Hackamore takes long.
 
     Attributes:
         request_id: the request.
@@ -643,7 +643,7 @@ class SessionStateChangedMessage(SystemMessage, frozen=True, kw_only=True):
 
     Attributes:
         state: `idle`, `running` or `requires_action`.
-        sdk_host_only: True if the CLI sends it because Bridle asked for it.
+        sdk_host_only: True if the CLI sends it because Hackamore asked for it.
     """
 
     state: str = ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from bridle.checked.fields import Checked, integer, number, option, optional
+from hackamore.checked.fields import Checked, integer, number, option, optional
 
 # What epoll can wait for at once is a little more: beyond it a wait fails with a bare OverflowError.
 LONGEST_SECONDS = 2_000_000
@@ -66,9 +66,9 @@ class Limits(Checked):
         queued_operations: control operations that may wait for the session to be ready.
         pending_requests: control requests that may wait for an answer of the CLI.
         inflight_callbacks: callbacks of one kind that run at the same time; more wait for their turn.
-        early_requests: requests of the CLI that may wait for the `initialize` of Bridle.
+        early_requests: requests of the CLI that may wait for the `initialize` of Hackamore.
         buffered_bytes: unread output and open requests (permissions, hooks, dialogs, calls of tools) that a session holds before it fails.
-        mirrored_bytes: transcript entries that wait for the session store before Bridle reads no further output.
+        mirrored_bytes: transcript entries that wait for the session store before Hackamore reads no further output.
         stderr_tail: bytes of stderr that are kept for diagnosis.
 
     Example:

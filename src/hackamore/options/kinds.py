@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_origin
 
-from bridle.checked.fields import (
+from hackamore.checked.fields import (
     Checked,
     boolean,
     choice,
@@ -38,10 +38,10 @@ from bridle.checked.fields import (
     wire_dict,
     wrong,
 )
-from bridle.errors import OptionsError
+from hackamore.errors import OptionsError
 
 if TYPE_CHECKING:
-    from bridle.checked.fields import Check
+    from hackamore.checked.fields import Check
 
 PermissionMode: TypeAlias = Literal["default", "acceptEdits", "plan", "bypassPermissions", "dontAsk", "auto", "manual"]
 EffortLevel: TypeAlias = Literal["low", "medium", "high", "xhigh", "max"]
@@ -319,7 +319,7 @@ def _server(value: Any, path: str) -> Any:
         if known is None:
             raise wrong(f"{path}.type", "must be one of 'stdio', 'sse', 'http', 'sdk'", kind)
         return wire_dict(known)(value, path)
-    from bridle.tools import Tool, tool_server
+    from hackamore.tools import Tool, tool_server
 
     if isinstance(value, Tool):
         value = (value,)
@@ -346,7 +346,7 @@ def _check_served(value: Any, path: str) -> None:
     if value is None or isinstance(value, (str, bytes, int, float, list, tuple, set)):
         raise fail(path, "a server config, a tool server or a list of tools", value)
     if callable(value):
-        from bridle.checked.functions import check_callback
+        from hackamore.checked.functions import check_callback
 
         check_callback(value, path, ("message",))
 
@@ -481,7 +481,7 @@ def _skill_name(value: Any, path: str) -> str:
 def output_format(value: Any, path: str) -> dict[str, Any]:
     """Accept `{"type": "json_schema", "schema": {...}}`, or a type."""
     if isinstance(value, (type, UnionType)) or get_origin(value) is not None:
-        from bridle.checked.schemas import schema_for
+        from hackamore.checked.schemas import schema_for
 
         return {"type": "json_schema", "schema": schema_for(value, path)}
     copied = json_object(value, path)
@@ -549,7 +549,7 @@ def _flag_name(value: Any, path: str) -> str:
     return checked
 
 
-_OURS = "Bridle sets it and depends on it."
+_OURS = "Hackamore sets it and depends on it."
 _RESERVED = {
     "print": _OURS,
     "output-format": _OURS,
@@ -579,7 +579,7 @@ extra_args: Check = mapping_of(_flag_value, key=_flag_name)
 
 def hooks(value: Any, path: str) -> Any:
     """Accept matchers by event."""
-    from bridle.hooks.matchers import check_hooks
+    from hackamore.hooks.matchers import check_hooks
 
     return check_hooks(value, path)
 
@@ -591,8 +591,8 @@ _OFFICIAL = (
 
 def request_callback(value: Any, path: str) -> Any:
     """Accept a plain or async function of one request, which returns the answer."""
-    from bridle import dialogs, permissions
-    from bridle.checked.functions import check_annotations, check_callback
+    from hackamore import dialogs, permissions
+    from hackamore.checked.functions import check_annotations, check_callback
 
     asked: type
     answers: tuple[type, ...]
@@ -612,7 +612,7 @@ def plain_callback(parameter: str) -> Check:
     """Return the check for plain functions of one argument; they are called where nothing can be awaited."""
 
     def check(value: Any, path: str) -> Any:
-        from bridle.checked.functions import check_callback, is_async
+        from hackamore.checked.functions import check_callback, is_async
 
         check_callback(value, path, (parameter,))
         if is_async(value):
@@ -629,7 +629,7 @@ def trace(value: Any, path: str) -> Any:
 
 def session_store(value: Any, path: str) -> Any:
     """Accept an object with the methods of a session store."""
-    from bridle.options.stores import problem_with
+    from hackamore.options.stores import problem_with
 
     if problem := problem_with(value):
         raise fail(path, problem.removeprefix("must be "), value)
@@ -639,7 +639,7 @@ def session_store(value: Any, path: str) -> Any:
 def observer(value: Any, path: str) -> Any:
     """Accept an object with the method `observe`."""
     if isinstance(value, type) or not callable(getattr(value, "observe", None)):
-        raise fail(path, f"an object with the method `observe`, such as `bridle.{path.capitalize()}(...)`", value)
+        raise fail(path, f"an object with the method `observe`, such as `hackamore.{path.capitalize()}(...)`", value)
     return value
 
 
@@ -699,7 +699,7 @@ def refused_agent(value: Any) -> tuple[str, str] | None:
             refused = "servers are programs to run", f"agents.{agent}.mcpServers"
         elif unknown := next((key for key in definition if key not in known), None):
             # The CLI receives such a key as it is: `hooks`, for example, which are programs.
-            refused = "Bridle does not know its effect", f"agents.{agent}.{unknown}"
+            refused = "Hackamore does not know its effect", f"agents.{agent}.{unknown}"
     return refused
 
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_ch
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from bridle.errors import BridleError
-    from bridle.messages import Message
-    from bridle.options.options import Options
+    from hackamore.errors import HackamoreError
+    from hackamore.messages import Message
+    from hackamore.options.options import Options
 
 __all__ = [
     "ONE_TURN",
@@ -56,12 +56,12 @@ class Subject(Protocol):
         """Raise a warning: `on_warning` and the readers get it.
 
         Args:
-            code: one of `bridle.errors.WarningCode`.
+            code: one of `hackamore.errors.WarningCode`.
             message: the text.
             **context: facts for `StreamWarning.context`.
         """
 
-    def end_turn(self, turn_id: str | None, error: BridleError) -> None:
+    def end_turn(self, turn_id: str | None, error: HackamoreError) -> None:
         """End a turn, soon: it is interrupted, and its reader gets the error after the messages so far.
 
         A session can be used afterwards; a query is over. Nothing happens if the turn is over. It may be called from any
@@ -128,7 +128,7 @@ class Observation:
             content: the text, or the content blocks. Of a query over an iterable of prompts each is reported when it is sent.
 
         Raises:
-            BridleError: the prompt is refused; the caller gets this error.
+            HackamoreError: the prompt is refused; the caller gets this error.
         """
 
     def launching(self) -> Mapping[str, str | None]:
@@ -147,7 +147,7 @@ class Observation:
     def ready(self) -> None:
         """Take that the session has answered the handshake; a query over the one-way launch has none."""
 
-    def turn_changed(self, turn_id: str, state: str, error: BridleError | None) -> None:
+    def turn_changed(self, turn_id: str, state: str, error: HackamoreError | None) -> None:
         """Take that a turn is in another state.
 
         Args:
@@ -171,7 +171,7 @@ class Observation:
             call: the call.
 
         Returns:
-            A function that Bridle calls first in the context of the callback, to set context variables for it; or None.
+            A function that Hackamore calls first in the context of the callback, to set context variables for it; or None.
         """
 
     def callback_ended(self, call: CallbackCall, end: CallbackEnd) -> None:
@@ -190,7 +190,7 @@ class Observation:
             operation: the method of the session.
         """
 
-    def request_ended(self, request_id: str, error: BridleError | None) -> None:
+    def request_ended(self, request_id: str, error: HackamoreError | None) -> None:
         """Take that a control operation is over.
 
         Args:
@@ -198,7 +198,7 @@ class Observation:
             error: why it failed; None if it did not.
         """
 
-    def ended(self, error: BridleError | None, exit_code: int | None) -> None:
+    def ended(self, error: HackamoreError | None, exit_code: int | None) -> None:
         """Take that everything is over. The last call, and it comes in any case once one of the others came.
 
         Args:
@@ -208,7 +208,7 @@ class Observation:
 
 
 class Observer(Protocol):
-    """The methods of an observer, such as `bridle.Telemetry` or `bridle.Budget`. One object may observe many queries and sessions."""
+    """The methods of an observer, such as `hackamore.Telemetry` or `hackamore.Budget`. One object may observe many queries and sessions."""
 
     def observe(self, subject: Subject) -> Observation:
         """Begin to observe. Called when the query or session is made, in the context of the caller.
@@ -312,7 +312,7 @@ class RunObservation:
 
 @runtime_checkable
 class FleetObserver(Protocol):
-    """The methods of an observer that also observes fleets, such as `bridle.Telemetry`."""
+    """The methods of an observer that also observes fleets, such as `hackamore.Telemetry`."""
 
     def observe_run(self, fleet: str, concurrency: int) -> RunObservation:
         """Begin to observe a run of a fleet. Called in the thread of its driver, in the context of the caller of `Fleet.run`.
@@ -370,7 +370,7 @@ class PoolObservation(Protocol):
 
 @runtime_checkable
 class PoolObserver(Protocol):
-    """The method of an observer that also observes session pools, such as `bridle.Telemetry`."""
+    """The method of an observer that also observes session pools, such as `hackamore.Telemetry`."""
 
     def observe_pool(self) -> PoolObservation:
         """Begin to observe a pool.

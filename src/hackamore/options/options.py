@@ -13,7 +13,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from bridle.checked.fields import (
+from hackamore.checked.fields import (
     Checked,
     boolean,
     choice,
@@ -30,21 +30,21 @@ from bridle.checked.fields import (
     text,
     wrong,
 )
-from bridle.errors import OptionsError
-from bridle.options import kinds as checks
-from bridle.options.bounds import Limits, Timeouts
-from bridle.options.kinds import effort_level, permission_mode_check
-from bridle.options.stores import implements
+from hackamore.errors import OptionsError
+from hackamore.options import kinds as checks
+from hackamore.options.bounds import Limits, Timeouts
+from hackamore.options.kinds import effort_level, permission_mode_check
+from hackamore.options.stores import implements
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Awaitable, Callable, Mapping, Sequence
     from types import UnionType
 
-    from bridle.dialogs import ElicitationRequest, ElicitationResult, UserDialogRequest, UserDialogResult
-    from bridle.errors import StreamWarning
-    from bridle.hooks import Hooks
-    from bridle.options.kinds import (
+    from hackamore.dialogs import ElicitationRequest, ElicitationResult, UserDialogRequest, UserDialogResult
+    from hackamore.errors import StreamWarning
+    from hackamore.hooks import Hooks
+    from hackamore.options.kinds import (
         AgentDefinition,
         EffortLevel,
         PermissionMode,
@@ -57,9 +57,9 @@ if TYPE_CHECKING:
         TaskBudget,
         ThinkingConfig,
     )
-    from bridle.options.observing import Observer
-    from bridle.options.stores import SessionStore
-    from bridle.permissions import Allow, Deny, PermissionRequest
+    from hackamore.options.observing import Observer
+    from hackamore.options.stores import SessionStore
+    from hackamore.permissions import Allow, Deny, PermissionRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,7 +102,7 @@ class Row:
     Attributes:
         place: the position among all rows on the command line, which is that of the official package; rows without
             one follow in the order of the class.
-        variable: how the text of its `BRIDLE_...` variable is read: as it is (`text`), not at all (`function`); "" derives
+        variable: how the text of its `HACKAMORE_...` variable is read: as it is (`text`), not at all (`function`); "" derives
             it from the type.
         refused: the reason why an untrusted file must not set it; or a function of the value that returns the reason and
             the place, or None.
@@ -170,7 +170,7 @@ def variable(name: str, constant: str = "", **more: Unpack[_More]) -> Row:
 
 
 def special(kind: Kind, text: str, **more: Unpack[_More]) -> Row:
-    """Return the row of an option that a function in `bridle.launch.encode` writes."""
+    """Return the row of an option that a function in `hackamore.launch.encode` writes."""
     return Row(kind, "special", "", text, **more)
 
 
@@ -599,7 +599,7 @@ class Options(Checked):
     )
     """The file for the CLI's debug log."""
 
-    # -- Behaviour of Bridle
+    # -- Behaviour of Hackamore
 
     prompt_channel: Literal["stdin", "argv"] = option(choice("stdin", "argv"), host(), default="stdin")
     """`stdin`, or `argv`: the prompt as last argument, visible to all users of the machine."""
@@ -614,17 +614,17 @@ class Options(Checked):
     on_warning: Callable[[StreamWarning], object] | None = option(
         checks.plain_callback("warning"), host(), default=None
     )
-    """A regular function that Bridle calls with each `StreamWarning`."""
+    """A regular function that Hackamore calls with each `StreamWarning`."""
     stderr: Callable[[str], object] | None = option(checks.plain_callback("line"), host(), default=None)
-    """A regular function that Bridle calls with each line of the CLI's stderr."""
+    """A regular function that Hackamore calls with each line of the CLI's stderr."""
     trace: Callable[..., object] | str | os.PathLike[str] | None = option(
         checks.trace, host(refused="it names a file to write"), default=None
     )
     """A file that every frame is added to, with times and without secrets, or a function."""
     telemetry: Observer | None = option(checks.observer, host(variable="function"), default=None)
-    """Spans and metrics of OpenTelemetry (`bridle.Telemetry`), or an observer of your own."""
+    """Spans and metrics of OpenTelemetry (`hackamore.Telemetry`), or an observer of your own."""
     budget: Observer | None = option(checks.observer, host(variable="function"), default=None)
-    """A limit of cost or tokens (`bridle.Budget`), which many queries and sessions may share."""
+    """A limit of cost or tokens (`hackamore.Budget`), which many queries and sessions may share."""
     timeouts: Timeouts = option(instance(Timeouts), host(), default=Timeouts())
     """All timeouts: `Timeouts`."""
     limits: Limits = option(instance(Limits), host(), default=Limits())
@@ -675,7 +675,7 @@ class Options(Checked):
         environment: Mapping[str, str] | None = None,
         **explicit: Any,
     ) -> Self:
-        """Return options layered from explicit arguments, `BRIDLE_<FIELD>` variables and a TOML file, in that priority.
+        """Return options layered from explicit arguments, `HACKAMORE_<FIELD>` variables and a TOML file, in that priority.
 
         Args:
             file: path of a TOML file with field names as keys. Default: None, no file.
@@ -695,7 +695,7 @@ class Options(Checked):
 
                 options = Options.load("agent.toml", max_turns=5)
         """
-        from bridle.options.sources import layered, said_where
+        from hackamore.options.sources import layered, said_where
 
         merged = layered(cls.__fields__, file, trust_file, environment, explicit)
         try:

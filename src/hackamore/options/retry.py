@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bridle.checked.fields import Checked, boolean, integer, number, option, optional
-from bridle.options.bounds import LONGEST_SECONDS
+from hackamore.checked.fields import Checked, boolean, integer, number, option, optional
+from hackamore.options.bounds import LONGEST_SECONDS
 
 _seconds = number(0, maximum=LONGEST_SECONDS)
 
@@ -28,7 +28,7 @@ class Retry(Checked):
     Example:
         ::
 
-            answer = await bridle.run("Fix the tests.", retry=bridle.Retry(attempts=5, rate_limit_wait=3600))
+            answer = await hackamore.run("Fix the tests.", retry=hackamore.Retry(attempts=5, rate_limit_wait=3600))
     """
 
     attempts: int = option(integer(1), default=3)

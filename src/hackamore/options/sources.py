@@ -1,6 +1,6 @@
 """Where `Options.load` takes values from, and how they are laid over each other.
 
-Priority: explicit arguments, `BRIDLE_<FIELD>` variables, a TOML file that was named, defaults. The row of an option says
+Priority: explicit arguments, `HACKAMORE_<FIELD>` variables, a TOML file that was named, defaults. The row of an option says
 how two sources are merged, how its variable is read, and whether an untrusted file may set it.
 """
 
@@ -10,13 +10,13 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from bridle.checked.fields import brief, suggestion
-from bridle.errors import OptionsError, escape_terminal
+from hackamore.checked.fields import brief, suggestion
+from hackamore.errors import OptionsError, escape_terminal
 
 if TYPE_CHECKING:
-    from bridle.checked.fields import Field
+    from hackamore.checked.fields import Field
 
-PREFIX = "BRIDLE_"
+PREFIX = "HACKAMORE_"
 
 _TEXTS = frozenset({"str", "os.PathLike", "Literal"})
 _OTHERS = frozenset({"bool", "Mapping", "Sequence"})

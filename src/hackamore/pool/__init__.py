@@ -1,11 +1,11 @@
-"""The registries of `SessionPool`, its events and its numbers. The pool itself is `bridle.SessionPool`, or `bridle.sync.SessionPool`.
+"""The registries of `SessionPool`, its events and its numbers. The pool itself is `hackamore.SessionPool`, or `hackamore.sync.SessionPool`.
 
-Decisions stand in `core`, as tables in `states` and `differences`; the shells in `bridle.aio.pool` and `bridle.sync.pool` wait and start.
+Decisions stand in `core`, as tables in `states` and `differences`; the shells in `hackamore.aio.pool` and `hackamore.sync.pool` wait and start.
 """
 
 from __future__ import annotations
 
-from bridle.pool.events import (
+from hackamore.pool.events import (
     CallerQueued,
     ConversationHibernated,
     PoolEvent,
@@ -16,9 +16,9 @@ from bridle.pool.events import (
     SessionCheckedOut,
     SessionReturned,
 )
-from bridle.pool.keeping import PooledConversation
-from bridle.pool.registry import Beat, Held, MemoryRegistry, Record, Registry, RegistryRow, SQLiteRegistry
-from bridle.pool.stats import PoolStats, WaitTimes
+from hackamore.pool.keeping import PooledConversation
+from hackamore.pool.registry import Beat, Held, MemoryRegistry, Record, Registry, RegistryRow, SQLiteRegistry
+from hackamore.pool.stats import PoolStats, WaitTimes
 
 __all__ = [
     "Beat",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bridle.session.readers import Readers, Unread
+from hackamore.session.readers import Readers, Unread
 
 if TYPE_CHECKING:
-    from bridle.errors import BridleError
-    from bridle.session.core import SessionCore
-    from bridle.session.readers import Progress
+    from hackamore.errors import HackamoreError
+    from hackamore.session.core import SessionCore
+    from hackamore.session.readers import Progress
 
 __all__ = ["PooledReaders"]
 
@@ -30,7 +30,7 @@ class PooledReaders(Readers):
         self.said = True
         super().sent(turn)
 
-    def dismiss(self, error: BridleError) -> None:
+    def dismiss(self, error: HackamoreError) -> None:
         """End all turns and cursors: their holder returned the session. Open ones raise the error."""
         for turn in list(self._turns.values()):
             if not turn.over.is_set:

@@ -15,9 +15,9 @@ from itertools import count, islice, takewhile
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from bridle.errors import ConversationInUseError, PoolClosedError, PoolTimeoutError, StreamWarning
-from bridle.pool.differences import Split, changes
-from bridle.pool.events import (
+from hackamore.errors import ConversationInUseError, PoolClosedError, PoolTimeoutError, StreamWarning
+from hackamore.pool.differences import Split, changes
+from hackamore.pool.events import (
     CallerQueued,
     ConversationHibernated,
     PoolWarned,
@@ -27,21 +27,21 @@ from bridle.pool.events import (
     SessionCheckedOut,
     SessionReturned,
 )
-from bridle.pool.registry import Record
-from bridle.pool.rows import Row
-from bridle.pool.states import LIVE, SLOT, Happening, State
-from bridle.pool.stats import Meter, PoolStats
-from bridle.session.readers import Flag
-from bridle.storage.holders import describe
+from hackamore.pool.registry import Record
+from hackamore.pool.rows import Row
+from hackamore.pool.states import LIVE, SLOT, Happening, State
+from hackamore.pool.stats import Meter, PoolStats
+from hackamore.session.readers import Flag
+from hackamore.storage.holders import describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from bridle.errors import BridleError
-    from bridle.options.options import Options
-    from bridle.pool.events import PoolEvent
-    from bridle.pool.keeping import ConversationState
-    from bridle.pool.registry import Beat, Held
+    from hackamore.errors import HackamoreError
+    from hackamore.options.options import Options
+    from hackamore.pool.events import PoolEvent
+    from hackamore.pool.keeping import ConversationState
+    from hackamore.pool.registry import Beat, Held
 
 __all__ = [
     "Acquire",
@@ -149,7 +149,7 @@ class Slot:
         default_factory=dict
     )  # the options that were changed in it since, with their values
     cwd: str = ""  # the working directory that it was started in, once it is ready
-    process: str | None = None  # its name, as `bridle.storage.holders` makes it
+    process: str | None = None  # its name, as `hackamore.storage.holders` makes it
     said: bool = False  # a prompt was sent
     spoiled: bool = False  # no other holder may get it
     resumed: bool = False  # it continues a session
@@ -539,7 +539,7 @@ class PoolCore:
         elif slot.cold:
             self._stop(slot)
 
-    def start_failed(self, slot: Slot, error: BridleError, now: float) -> None:
+    def start_failed(self, slot: Slot, error: HackamoreError, now: float) -> None:
         """Take that a process could not be started. Nothing of it is left."""
         expected = slot.state is State.STOPPING
         caller, conv = slot.caller, slot.conv

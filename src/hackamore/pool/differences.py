@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bridle.errors import OptionsError
+from hackamore.errors import OptionsError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from bridle.options.options import Options
+    from hackamore.options.options import Options
 
 __all__ = ["APPLIED", "HARMLESS", "Change", "Split", "changes", "check_base", "checked", "split"]
 

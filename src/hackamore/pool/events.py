@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from bridle.errors import BridleError, StreamWarning  # noqa: TC001 - `help()` reads the annotations of these classes
+from hackamore.errors import HackamoreError, StreamWarning  # noqa: TC001 - `help()` reads the annotations of these classes
 
 __all__ = [
     "CallerQueued",
@@ -42,7 +42,7 @@ class ProcessStarted(PoolEvent, frozen=True, eq=False):
 class ProcessStartFailed(PoolEvent, frozen=True, eq=False):
     """A CLI could not be started; `error` is the reason."""
 
-    error: BridleError
+    error: HackamoreError
 
 
 class ProcessDied(PoolEvent, frozen=True, eq=False):
@@ -88,7 +88,7 @@ class ConversationHibernated(PoolEvent, frozen=True, eq=False):
 
 
 class PoolWarned(PoolEvent, frozen=True, eq=False):
-    """The pool works and needs attention; the logger `bridle` has the same text. `key` and `session_id` are None.
+    """The pool works and needs attention; the logger `hackamore` has the same text. `key` and `session_id` are None.
 
     Attributes:
         warning: its `code` is `POOL_TOO_SMALL`: half of the last 20 callers waited for a place. It comes once.

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from bridle.errors import SessionNotFoundError, StoreError
-from bridle.transcripts import changes
-from bridle.transcripts.export import export
-from bridle.transcripts.places import project_key
-from bridle.transcripts.stores import implements
-from bridle.transcripts.stores.resume import Step, load_steps, user_config, write_parts
+from hackamore.errors import SessionNotFoundError, StoreError
+from hackamore.transcripts import changes
+from hackamore.transcripts.export import export
+from hackamore.transcripts.places import project_key
+from hackamore.transcripts.stores import implements
+from hackamore.transcripts.stores.resume import Step, load_steps, user_config, write_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from pathlib import Path
 
-    from bridle.options.options import Options
-    from bridle.pool.registry import Record
-    from bridle.transcripts.export import ExportFormat
+    from hackamore.options.options import Options
+    from hackamore.pool.registry import Record
+    from hackamore.transcripts.export import ExportFormat
 
 ConversationState = Literal["held", "live", "hibernated", "elsewhere"]
 """The states of `PooledConversation`."""
@@ -49,7 +49,7 @@ class PooledConversation(msgspec.Struct, frozen=True):
 def export_steps(
     options: Options,
     record: Record,
-    format: ExportFormat,  # noqa: A002 - the word of `bridle.transcripts`
+    format: ExportFormat,  # noqa: A002 - the word of `hackamore.transcripts`
     make_folder: Callable[[], str],
     remove_folder: Callable[[str], None],
 ) -> Generator[Step, Any, str]:

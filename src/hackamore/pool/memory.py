@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from bridle.errors import OptionsError
+from hackamore.errors import OptionsError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,7 +19,7 @@ def check_package() -> None:
         import psutil  # noqa: F401
     except ImportError:
         raise OptionsError(
-            "`memory_limit` needs the package psutil, which is not installed. Install `bridle[pool]`, or leave `memory_limit` out.",
+            "`memory_limit` needs the package psutil, which is not installed. Install `hackamore[pool]`, or leave `memory_limit` out.",
             field="memory_limit",
         ) from None
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
 import msgspec
 
-from bridle.errors import RegistryError
-from bridle.options.bounds import checked_timeout
-from bridle.storage.holders import runs
-from bridle.storage.leases import Sightings, sign
-from bridle.storage.sqlite import Database, StorageError
+from hackamore.errors import RegistryError
+from hackamore.options.bounds import checked_timeout
+from hackamore.storage.holders import runs
+from hackamore.storage.leases import Sightings, sign
+from hackamore.storage.sqlite import Database, StorageError
 
 if TYPE_CHECKING:
     import sqlite3
@@ -39,7 +39,7 @@ class Record(msgspec.Struct, frozen=True):
         session_id: the session of the CLI.
         cwd: the working directory of the session.
         said: True once a prompt was sent: the CLI keeps no transcript before.
-        process: the last CLI of the session, as `bridle.storage.holders` names it; None if it is not known.
+        process: the last CLI of the session, as `hackamore.storage.holders` names it; None if it is not known.
     """
 
     session_id: str
@@ -157,7 +157,7 @@ class SQLiteRegistry:
         sightings: the signs of other holders.
 
     Raises:
-        RegistryError: the file cannot be used, or another version of Bridle wrote it.
+        RegistryError: the file cannot be used, or another version of Hackamore wrote it.
 
     Example::
 

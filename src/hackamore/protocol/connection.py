@@ -18,7 +18,7 @@ from collections import deque
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
-from bridle.errors import (
+from hackamore.errors import (
     CLIExitedDuringInitError,
     ControlRejectedError,
     ControlTimeoutError,
@@ -32,7 +32,7 @@ from bridle.errors import (
     StreamWarning,
     TooManyPendingRequestsError,
 )
-from bridle.messages import (
+from hackamore.messages import (
     MESSAGE_TYPES,
     APIRetryMessage,
     AssistantMessage,
@@ -51,12 +51,12 @@ from bridle.messages import (
     UserMessage,
     decode,
 )
-from bridle.messages.control import ControlCancelRequest, ControlRequest, ControlResponse, TranscriptMirror
-from bridle.messages.conversation import REFUSED
-from bridle.messages.decode import decode_run
-from bridle.options.bounds import Limits
-from bridle.protocol import events, frames
-from bridle.protocol.control import (
+from hackamore.messages.control import ControlCancelRequest, ControlRequest, ControlResponse, TranscriptMirror
+from hackamore.messages.conversation import REFUSED
+from hackamore.messages.decode import decode_run
+from hackamore.options.bounds import Limits
+from hackamore.protocol import events, frames
+from hackamore.protocol.control import (
     encode_request,
     error_text,
     fail_answer,
@@ -65,14 +65,14 @@ from bridle.protocol.control import (
     read_answer,
     row_for,
 )
-from bridle.protocol.control_table import Direction
-from bridle.protocol.diagnostics import api_failure, exit_code_hint, line_skipped, process_failure, refused_option
-from bridle.protocol.exchanges import REQUEST_BYTES, InFlightRequest, Ledger, PendingRequest
-from bridle.protocol.framing import LineFramer, OversizedLine
-from bridle.protocol.log import SessionLog
-from bridle.protocol.results import ControlResult, ServerInfo, decode_result
-from bridle.protocol.states import session as states
-from bridle.protocol.states.session import (
+from hackamore.protocol.control_table import Direction
+from hackamore.protocol.diagnostics import api_failure, exit_code_hint, line_skipped, process_failure, refused_option
+from hackamore.protocol.exchanges import REQUEST_BYTES, InFlightRequest, Ledger, PendingRequest
+from hackamore.protocol.framing import LineFramer, OversizedLine
+from hackamore.protocol.log import SessionLog
+from hackamore.protocol.results import ControlResult, ServerInfo, decode_result
+from hackamore.protocol.states import session as states
+from hackamore.protocol.states.session import (
     ENDINGS,
     HANDSHAKE,
     INPUT,
@@ -97,17 +97,17 @@ from bridle.protocol.states.session import (
     Work,
     WorkHappening,
 )
-from bridle.protocol.turns import PromptRecord, TurnTable
+from hackamore.protocol.turns import PromptRecord, TurnTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import Literal
 
-    from bridle.errors import BridleError, WarningCode
-    from bridle.messages import RateLimitInfo
-    from bridle.messages.system import BackgroundTask
-    from bridle.protocol.control import Answer
-    from bridle.protocol.frames import Payload
+    from hackamore.errors import HackamoreError, WarningCode
+    from hackamore.messages import RateLimitInfo
+    from hackamore.messages.system import BackgroundTask
+    from hackamore.protocol.control import Answer
+    from hackamore.protocol.frames import Payload
 
 
 SETTLE_SECONDS = 5.0
@@ -200,7 +200,7 @@ class Connection:
         self.handshake = Handshake.NONE if one_way else Handshake.UNSENT
         # how it ended, once it has: then nothing more can happen, and the process, if it lives, is to be stopped
         self.ending: Ending | None = None
-        self.terminal_error: BridleError | None = None
+        self.terminal_error: HackamoreError | None = None
         self.server_info: ServerInfo | None = None  # the CLI's description of itself, once it has answered `initialize`
         self.turns: TurnTable = TurnTable()
         self.log: SessionLog = SessionLog(self)
@@ -836,7 +836,7 @@ class Connection:
                 self.server_info = result
 
     def _resolve(
-        self, request: PendingRequest, *, result: ControlResult | None = None, error: BridleError | None = None
+        self, request: PendingRequest, *, result: ControlResult | None = None, error: HackamoreError | None = None
     ) -> None:
         self._pending.remove(request.request_id)
         if not request.internal and request.request_id != self._initialize_id:
@@ -1057,11 +1057,11 @@ class Connection:
             self._take_away(request, _IS_STOPPING, "stopping")
         self._receive_early()
 
-    def fail(self, error: BridleError) -> None:
+    def fail(self, error: HackamoreError) -> None:
         """End the session with an error: the process could not be started, or its shell failed. Everything open is resolved."""
         self._end(Ending.STOPPED if self._stopping else Ending.FAILED, error)
 
-    def closed_error(self) -> BridleError:
+    def closed_error(self) -> HackamoreError:
         """Return a fresh error for a caller who wants something of a session that is over, or is being stopped."""
         if self.terminal_error is not None:
             return self._named(copy.copy(self.terminal_error))
@@ -1074,7 +1074,7 @@ class Connection:
         )
         return self._named(error)
 
-    def _named(self, error: BridleError) -> BridleError:
+    def _named(self, error: HackamoreError) -> HackamoreError:
         """Set the session id of an error."""
         error.session_id = error.session_id or self.session_id
         return error
@@ -1087,7 +1087,7 @@ class Connection:
     def _stderr(self) -> str:
         return self.stderr_tail.decode("utf-8", "replace")
 
-    def process_failure(self, exit_code: int | None, stderr_tail: bytes) -> BridleError:
+    def process_failure(self, exit_code: int | None, stderr_tail: bytes) -> HackamoreError:
         """Return the error for a process that ended, or had to be stopped, without success."""
         return process_failure(
             exit_code,
@@ -1098,7 +1098,7 @@ class Connection:
             last_result=self.last_result,
         )
 
-    def _start_error(self) -> BridleError | None:
+    def _start_error(self) -> HackamoreError | None:
         """Return the cause of a failed start, if the CLI has named one."""
         if (refused := refused_option(self._stderr)) is not None:
             return refused
@@ -1125,7 +1125,7 @@ class Connection:
             how = Exit.AFTER_ERROR_RESULT
         open_turns = len(self.turns) > 0
         ending = ENDINGS[self.lifecycle, open_turns, how]
-        error: BridleError | None = None
+        error: HackamoreError | None = None
         if ending is Ending.FAILED and self.lifecycle is not SessionState.RUNNING:
             error = self._start_error() or CLIExitedDuringInitError(code, self._captured())
         elif ending is Ending.FAILED:
@@ -1134,7 +1134,7 @@ class Connection:
             error = SessionClosedError(expected=False, reason=reason, exit_code=code, stderr_tail=self._stderr)
         self._end(ending, error)
 
-    def _end(self, ending: Ending, error: BridleError | None) -> None:
+    def _end(self, ending: Ending, error: HackamoreError | None) -> None:
         """End: everything that is open is resolved, once."""
         if self.over:
             return

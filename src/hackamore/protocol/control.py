@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Raw
 
-from bridle.checked.fields import shown
-from bridle.errors import DecodeError
-from bridle.messages import decode
-from bridle.messages.base import NO_RAW
-from bridle.messages.control import ControlRequest
-from bridle.protocol.control_table import ROWS, ControlRow, FailPolicy
-from bridle.waiting.log import logger
+from hackamore.checked.fields import shown
+from hackamore.errors import DecodeError
+from hackamore.messages import decode
+from hackamore.messages.base import NO_RAW
+from hackamore.messages.control import ControlRequest
+from hackamore.protocol.control_table import ROWS, ControlRow, FailPolicy
+from hackamore.waiting.log import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from bridle.errors import StreamWarning
-    from bridle.messages.control import ControlResponse
+    from hackamore.errors import StreamWarning
+    from hackamore.messages.control import ControlResponse
 
 
 _BY_SUBTYPE = {row.subtype: row for row in ROWS}
@@ -190,7 +190,7 @@ def read_answer(frame: ControlResponse) -> Answer:
         return _decode_answer(frame.response_raw)
     except (ValueError, RecursionError):
         pass
-    from bridle.messages import degrade
+    from hackamore.messages import degrade
 
     try:
         fields = degrade.split_line(bytes(frame.response_raw))

@@ -1,6 +1,6 @@
 """The control protocol as a table: one row for each request, in both directions.
 
-A row has the name of the request on the wire, its fields, the class of its answer, and its timeout. A row of a request that Bridle sends
+A row has the name of the request on the wire, its fields, the class of its answer, and its timeout. A row of a request that Hackamore sends
 also describes the method of `Session`: `aio/operations.py` and the tables of docs/reference/control.md are generated from it. A row of
 a request that the CLI sends has the answer for the case that there is no better one. Checked against Claude Code 2.1.328.
 """
@@ -11,12 +11,12 @@ from enum import Enum, auto
 from itertools import chain
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from bridle.protocol import results
+from hackamore.protocol import results
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bridle.protocol.results import ControlResult
+    from hackamore.protocol.results import ControlResult
 
 DeadlineClass = Literal["initialize", "control", "rewind", "hook", "permission", "mcp", "dialog"]
 """The timeout of a request: a name of `Timeouts`, but for `dialog`, which waits for a person like a permission."""
@@ -68,12 +68,12 @@ class ControlRow(NamedTuple):
     fields: tuple[Field, ...] = ()  # its fields
     result: type[ControlResult] = results.ControlResult  # class of the answer
     deadline: DeadlineClass = "control"  # its timeout
-    fail: FailPolicy = FailPolicy.ERROR  # the answer that Bridle gives if it has no better one
+    fail: FailPolicy = FailPolicy.ERROR  # the answer that Hackamore gives if it has no better one
     method: str = ""  # name of the method of `Session`; empty without one
     note: str = ""  # further description of the method
     shows: str = ""  # fields of the answer that the documentation names
     by_hand: bool = False  # True if the method is written by hand, because it does more than send one request
-    needs: str = ""  # name of the option without which Bridle refuses it; empty if it needs none
+    needs: str = ""  # name of the option without which Hackamore refuses it; empty if it needs none
     example: str = ""  # a call, for the docstring of the method; empty without one
 
 

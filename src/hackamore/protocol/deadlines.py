@@ -8,16 +8,16 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
-from bridle.messages import CommandLifecycleMessage
-from bridle.options.bounds import LONGEST_SECONDS
-from bridle.protocol.states.session import TurnState
+from hackamore.messages import CommandLifecycleMessage
+from hackamore.options.bounds import LONGEST_SECONDS
+from hackamore.protocol.states.session import TurnState
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from bridle.messages import Message
-    from bridle.options.bounds import Timeouts
-    from bridle.protocol.connection import Connection
+    from hackamore.messages import Message
+    from hackamore.options.bounds import Timeouts
+    from hackamore.protocol.connection import Connection
 
 TURN_KINDS = ("first_message", "idle", "turn")
 """The kinds of timeout that a turn can have, as `Timeouts` names them."""

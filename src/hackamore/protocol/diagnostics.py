@@ -9,14 +9,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from bridle.errors import Diagnostic, ProcessError, StreamWarning, UnsupportedCLIVersionError, escape_terminal
+from hackamore.errors import Diagnostic, ProcessError, StreamWarning, UnsupportedCLIVersionError, escape_terminal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from bridle.errors import BridleError
-    from bridle.messages import APIRetryMessage, ResultMessage
-    from bridle.messages.system import BackgroundTask
+    from hackamore.errors import HackamoreError
+    from hackamore.messages import APIRetryMessage, ResultMessage
+    from hackamore.messages.system import BackgroundTask
 
 # The CLI quotes the whole argument. Its value may be secret, and may be long: the flag is what matters.
 _UNKNOWN_OPTION = re.compile(r"unknown option '?([^'=\n]+)", re.IGNORECASE)
@@ -45,7 +45,7 @@ _KNOWN_STDERR: tuple[tuple[str, str], ...] = (
         "`resume` takes the id or the title of a session; sessions are stored by working directory.",
     ),
     ("Invalid API key", "Check ANTHROPIC_API_KEY."),
-    ("requires --verbose", "This is a bug in Bridle: please report it."),
+    ("requires --verbose", "This is a bug in Hackamore: please report it."),
     ("ENOSPC", "The disk is full."),
     ("ENOMEM", "The machine is out of memory."),
 )
@@ -88,7 +88,7 @@ def exit_code_hint(exit_code: int | None, *, stdout_was_empty: bool) -> str:
     if exit_code == 1:
         return "It failed after it had started to work."
     if exit_code == 2:
-        return "It refused its arguments: this version of the CLI and of Bridle may not fit together."
+        return "It refused its arguments: this version of the CLI and of Hackamore may not fit together."
     if exit_code == 126:
         return "The file is there and could not be executed."
     if exit_code == 127:
@@ -120,7 +120,7 @@ def _troubleshooting(exit_code: int | None, stderr: str, *, stdout_was_empty: bo
         advice.append("Look at the memory limit of the container or machine.")
     if not stderr.strip():
         advice.append(
-            "Its stderr was empty; `bridle doctor` shows what is started, and `Options(debug_file=...)` writes its log."
+            "Its stderr was empty; `hackamore doctor` shows what is started, and `Options(debug_file=...)` writes its log."
         )
     return advice
 
@@ -146,7 +146,7 @@ def process_failure(
     any_message: bool,
     last_non_json_line: bytes | None,
     last_result: ResultMessage | None,
-) -> BridleError:
+) -> HackamoreError:
     """Build the error for a process that ended without success: the known cause first, the exit code last."""
     stderr = stderr_tail.decode("utf-8", "replace")
     if not any_message and (refused := refused_option(stderr)) is not None:

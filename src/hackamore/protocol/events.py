@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 if TYPE_CHECKING:
-    from bridle.errors import BridleError, DecodeError, StreamWarning
-    from bridle.messages import Message
-    from bridle.messages.control import ControlRequest, TranscriptMirror
-    from bridle.messages.conversation import UserMessage
-    from bridle.messages.system import BackgroundTask
-    from bridle.protocol.control_table import ControlRow
-    from bridle.protocol.results import ControlResult, ServerInfo
-    from bridle.protocol.states.session import Ending, SessionActivity, TurnState
+    from hackamore.errors import HackamoreError, DecodeError, StreamWarning
+    from hackamore.messages import Message
+    from hackamore.messages.control import ControlRequest, TranscriptMirror
+    from hackamore.messages.conversation import UserMessage
+    from hackamore.messages.system import BackgroundTask
+    from hackamore.protocol.control_table import ControlRow
+    from hackamore.protocol.results import ControlResult, ServerInfo
+    from hackamore.protocol.states.session import Ending, SessionActivity, TurnState
 
 
 class Event(msgspec.Struct, frozen=True, eq=False):
@@ -39,7 +39,7 @@ class HandshakeCompleted(Event, frozen=True, eq=False):
 class HandshakeFailed(Event, frozen=True, eq=False):
     """The session did not become ready: `Ended` follows."""
 
-    error: BridleError
+    error: HackamoreError
 
 
 class OperationsReleased(Event, frozen=True, eq=False):
@@ -80,7 +80,7 @@ class RequestResolved(Event, frozen=True, eq=False):
     request_id: str
     operation: str
     result: ControlResult | None = None
-    error: BridleError | None = None
+    error: HackamoreError | None = None
 
 
 class MessagesReceived(Event, frozen=True, eq=False):
@@ -95,14 +95,14 @@ class TurnStateChanged(Event, frozen=True, eq=False):
 
     turn_id: str
     state: TurnState
-    error: BridleError | None = None
+    error: HackamoreError | None = None
 
 
 class LoginRefused(Event, frozen=True, eq=False):
     """The API refused the login again. The CLI would repeat the request for minutes: these prompts end with the error."""
 
     turn_ids: tuple[str, ...]
-    error: BridleError
+    error: HackamoreError
 
 
 class ActivityChanged(Event, frozen=True, eq=False):
@@ -158,6 +158,6 @@ class Ended(Event, frozen=True, eq=False):
     """
 
     ending: Ending
-    error: BridleError | None = None
+    error: HackamoreError | None = None
     exit_code: int | None = None
     by_exit: bool = False

@@ -15,8 +15,8 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bridle.messages.control import ControlRequest
-    from bridle.protocol.control_table import ControlRow
+    from hackamore.messages.control import ControlRequest
+    from hackamore.protocol.control_table import ControlRow
 
 _REMEMBERED = 4_096
 REQUEST_BYTES = 2_500

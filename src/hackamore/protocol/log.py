@@ -1,4 +1,4 @@
-"""The log of one query or session: records on the logger `bridle` that name their session, turn and process."""
+"""The log of one query or session: records on the logger `hackamore` that name their session, turn and process."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import sys
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from bridle.waiting.log import Log, logger, one_line
+from hackamore.waiting.log import Log, logger, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridle.protocol.connection import Connection
+    from hackamore.protocol.connection import Connection
 
 __all__ = ["SessionLog", "issue", "logger", "one_line"]
 
@@ -39,8 +39,8 @@ def _unknown() -> None:
 
 
 def issue(warning: Warning) -> None:
-    """Issue a warning with `warnings.warn`, at the line of the program that called Bridle."""
+    """Issue a warning with `warnings.warn`, at the line of the program that called Hackamore."""
     frame, level = sys._getframe(1), 2  # noqa: SLF001 - `inspect` has the same, and reads files
-    while frame.f_back is not None and f"{frame.f_globals.get('__name__')}.".startswith("bridle."):
+    while frame.f_back is not None and f"{frame.f_globals.get('__name__')}.".startswith("hackamore."):
         frame, level = frame.f_back, level + 1
     warnings.warn(warning, stacklevel=level)

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import msgspec
 from msgspec.structs import force_setattr
 
-from bridle.errors import DecodeError
-from bridle.messages.base import Number, Record, decoded_once, decoder, plain
-from bridle.messages.system import SlashCommand  # noqa: TC001 - msgspec reads the annotations
+from hackamore.errors import DecodeError
+from hackamore.messages.base import Number, Record, decoded_once, decoder, plain
+from hackamore.messages.system import SlashCommand  # noqa: TC001 - msgspec reads the annotations
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from msgspec import Raw
 
-    from bridle.errors import StreamWarning
+    from hackamore.errors import StreamWarning
 
 __all__ = [
     "AccountInfo",
@@ -403,7 +403,7 @@ def decode_result(kind: type[R], payload: Raw, warn: Callable[[StreamWarning], N
 
 
 def _decode_slowly(kind: type[R], payload: Raw, warn: Callable[[StreamWarning], None]) -> R:
-    from bridle.messages import degrade
+    from hackamore.messages import degrade
 
     report = degrade.Report("control_response", warn)
     try:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bridle.protocol.states.session import TURN, TurnHappening, TurnState
+from hackamore.protocol.states.session import TURN, TurnHappening, TurnState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from bridle.messages import ResultMessage
+    from hackamore.messages import ResultMessage
 
 _REPORTS = {
     "queued": TurnHappening.REPORTED_QUEUED,

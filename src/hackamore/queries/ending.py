@@ -9,22 +9,22 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from bridle.errors import DecodeError, DecodeErrorLimitError, LineTooLongError, PartialResult, StreamWarning
-from bridle.messages import AssistantMessage, ResultMessage, StreamEvent, TextBlock
-from bridle.protocol import events
-from bridle.protocol.diagnostics import did_not_exit, incomplete_last_line, line_skipped
-from bridle.protocol.states.query import ONE_SHOT, Happening, State, Yield
-from bridle.protocol.states.session import Ending
+from hackamore.errors import DecodeError, DecodeErrorLimitError, LineTooLongError, PartialResult, StreamWarning
+from hackamore.messages import AssistantMessage, ResultMessage, StreamEvent, TextBlock
+from hackamore.protocol import events
+from hackamore.protocol.diagnostics import did_not_exit, incomplete_last_line, line_skipped
+from hackamore.protocol.states.query import ONE_SHOT, Happening, State, Yield
+from hackamore.protocol.states.session import Ending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from bridle.errors import BridleError, WarningCode
-    from bridle.messages import Message
-    from bridle.options.bounds import Timeouts
-    from bridle.options.options import Options
-    from bridle.protocol.connection import Connection
-    from bridle.protocol.deadlines import Deadlines
+    from hackamore.errors import HackamoreError, WarningCode
+    from hackamore.messages import Message
+    from hackamore.options.bounds import Timeouts
+    from hackamore.options.options import Options
+    from hackamore.protocol.connection import Connection
+    from hackamore.protocol.deadlines import Deadlines
 
     Item = Message | StreamWarning | DecodeError
 
@@ -116,7 +116,7 @@ class QueryCore:
     def __init__(self, connection: Connection, options: Options) -> None:
         self.items: deque[Item] = deque()
         self.state: State = State.STREAMING
-        self.terminal_error: BridleError | None = None
+        self.terminal_error: HackamoreError | None = None
         self.results: list[ResultMessage] = []
         self.recent: Recent = Recent()
         self.connection = connection
@@ -164,7 +164,7 @@ class QueryCore:
         """Apply that the CLI works on a further prompt."""
         self._happen(Happening.PROMPT)
 
-    def given_up(self, error: BridleError) -> None:
+    def given_up(self, error: HackamoreError) -> None:
         """Apply that this side does not wait for the turn any longer."""
         self._happen(Happening.DEADLINE, error)
 
@@ -248,7 +248,7 @@ def _line_too_long(core: QueryCore, line: events.LongLine) -> None:
     core.terminal_error = LineTooLongError(line.size, core.line_bytes, line.head)
 
 
-def _given_error(core: QueryCore, error: BridleError) -> None:
+def _given_error(core: QueryCore, error: HackamoreError) -> None:
     core.terminal_error = error
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from bridle.checked.schemas import decode_output, schema_for
-from bridle.errors import BridleError, Diagnostic, OptionsError, ProcessError, SessionNotFoundError, StreamWarning
-from bridle.messages import AssistantMessage, ResultError, TextBlock, ToolResultBlock, ToolUseBlock, UserMessage
-from bridle.options.options import Options
-from bridle.queries.ending import last_text, partial_of
+from hackamore.checked.schemas import decode_output, schema_for
+from hackamore.errors import HackamoreError, Diagnostic, OptionsError, ProcessError, SessionNotFoundError, StreamWarning
+from hackamore.messages import AssistantMessage, ResultError, TextBlock, ToolResultBlock, ToolUseBlock, UserMessage
+from hackamore.options.options import Options
+from hackamore.queries.ending import last_text, partial_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bridle.errors import DecodeError
-    from bridle.messages import Message, ResultMessage
+    from hackamore.errors import DecodeError
+    from hackamore.messages import Message, ResultMessage
 
 T = TypeVar("T")
 
@@ -36,17 +36,17 @@ class CollectResult:
         messages: Sequence[Message] = (),
         warnings: Sequence[StreamWarning] = (),
         errors: Sequence[DecodeError] = (),
-        terminal_error: BridleError | None = None,
+        terminal_error: HackamoreError | None = None,
     ) -> None:
         self.messages: list[Message] = list(messages)
         self.warnings: list[StreamWarning] = list(warnings)
         self.errors: list[DecodeError] = list(errors)
-        self.terminal_error: BridleError | None = terminal_error
+        self.terminal_error: HackamoreError | None = terminal_error
 
     @property
     def results(self) -> list[ResultMessage]:
         """All results: more than one if background work started further turns."""
-        from bridle.messages import ResultMessage
+        from hackamore.messages import ResultMessage
 
         return [message for message in self.messages if isinstance(message, ResultMessage)]
 
@@ -125,7 +125,7 @@ class RunResult(Generic[T]):
         return self.text
 
     def _repr_markdown_(self) -> str:
-        from bridle.messages.shown import markdown
+        from hackamore.messages.shown import markdown
 
         return markdown(self.text)
 
@@ -207,7 +207,7 @@ def conclude(collected: CollectResult, output_type: Any, *, check: bool) -> RunR
     """Turn a finished stream into its answer.
 
     Raises:
-        BridleError: the stream's terminal error; `ResultError` for an error result (with `check`); `ProcessError` if there is no
+        HackamoreError: the stream's terminal error; `ResultError` for an error result (with `check`); `ProcessError` if there is no
             result at all; `OutputError` if the structured output does not fit `output_type`.
     """
     output = None
@@ -215,7 +215,7 @@ def conclude(collected: CollectResult, output_type: Any, *, check: bool) -> RunR
         result = _result_of(collected, check=check)
         if not result.is_error or output_type is None:
             output = decode_output(result, output_type, last_refusal(collected.messages))
-    except BridleError as error:
+    except HackamoreError as error:
         error.partial = partial_of(collected.messages, error.session_id)  # all messages, not only the last ones
         error.session_id = error.partial.session_id
         raise

@@ -9,29 +9,29 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from bridle.answering.observers import observers_of
-from bridle.checked.functions import callback_failure, guarded
-from bridle.errors import StreamWarning, TurnTimeoutError
-from bridle.launch import needs_session
-from bridle.launch.plan import encode_prompt
-from bridle.messages.base import frame_summary
-from bridle.messages.decode import prepare
-from bridle.options.observing import ONE_TURN
-from bridle.protocol import events
-from bridle.protocol.connection import Connection, Role
-from bridle.protocol.deadlines import TURN_KINDS, Deadlines
-from bridle.protocol.log import SessionLog, issue
-from bridle.protocol.states.query import State
-from bridle.queries.ending import Overtime, QueryCore
-from bridle.waiting.log import logger
+from hackamore.answering.observers import observers_of
+from hackamore.checked.functions import callback_failure, guarded
+from hackamore.errors import StreamWarning, TurnTimeoutError
+from hackamore.launch import needs_session
+from hackamore.launch.plan import encode_prompt
+from hackamore.messages.base import frame_summary
+from hackamore.messages.decode import prepare
+from hackamore.options.observing import ONE_TURN
+from hackamore.protocol import events
+from hackamore.protocol.connection import Connection, Role
+from hackamore.protocol.deadlines import TURN_KINDS, Deadlines
+from hackamore.protocol.log import SessionLog, issue
+from hackamore.protocol.states.query import State
+from hackamore.queries.ending import Overtime, QueryCore
+from hackamore.waiting.log import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from bridle.answering.observers import Observers
-    from bridle.errors import BridleError, WarningCode
-    from bridle.messages import Message
-    from bridle.options.options import Options
+    from hackamore.answering.observers import Observers
+    from hackamore.errors import HackamoreError, WarningCode
+    from hackamore.messages import Message
+    from hackamore.options.options import Options
 
 
 EXIT_SECONDS = 5.0
@@ -47,7 +47,7 @@ def is_steered(prompt: object, options: Options) -> bool:
     if isinstance(prompt, str) and not needs_session(options):
         encode_prompt(prompt)
         return False
-    from bridle.queries.prompts import is_many, one_prompt, steering_reasons
+    from hackamore.queries.prompts import is_many, one_prompt, steering_reasons
 
     logger.debug("this query uses the bidirectional protocol: %s", ", ".join(steering_reasons(prompt, options)))
     if not is_many(prompt):
@@ -101,11 +101,11 @@ class PlainQuery:
             options, _Observed(self, options), self.core.warned, self.log.ids
         )
         self.output_ended: bool = False
-        self.start_error: BridleError | None = None
+        self.start_error: HackamoreError | None = None
         self._started_at = 0.0
         self._timeouts = options.timeouts
         self._limits_silence = not (options.timeouts.first_message is options.timeouts.idle is None)
-        self._end_error: BridleError | None = None
+        self._end_error: HackamoreError | None = None
         self._applies = False
         self._deadlines = Deadlines()
         self._overtime = Overtime(options.timeouts, self._deadlines)
@@ -175,7 +175,7 @@ class PlainQuery:
         self.observers.prompt_sending(ONE_TURN, prompt)
         return self.observers.options_with_variables(options)
 
-    def end(self, error: BridleError) -> None:
+    def end(self, error: HackamoreError) -> None:
         """End the query with an error, soon, also while the CLI works on after its result; from any thread."""
         self._end_error = self._end_error or error
         if self._applies:
@@ -267,6 +267,6 @@ class _Observed:
     def warn(self, code: str, message: str, **context: object) -> None:
         self._query.core.warned(StreamWarning(cast("WarningCode", code), message, context))
 
-    def end_turn(self, turn_id: str | None, error: BridleError) -> None:
+    def end_turn(self, turn_id: str | None, error: HackamoreError) -> None:
         if turn_id in (ONE_TURN, None):
             self._query.end(error)

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
 import msgspec
 
-from bridle.answering.routing import Job
-from bridle.checked.fields import shown
-from bridle.errors import BridleError, OptionsError, PromptIterableError, escape_terminal, text_of
-from bridle.launch import needs_session
-from bridle.launch.plan import encode_prompt
-from bridle.messages.content import Block
-from bridle.waiting.threads import Room
+from hackamore.answering.routing import Job
+from hackamore.checked.fields import shown
+from hackamore.errors import HackamoreError, OptionsError, PromptIterableError, escape_terminal, text_of
+from hackamore.launch import needs_session
+from hackamore.launch.plan import encode_prompt
+from hackamore.messages.content import Block
+from hackamore.waiting.threads import Room
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridle.options.options import Options
+    from hackamore.options.options import Options
 
 Prompt: TypeAlias = str | Sequence[Block | Mapping[str, Any]]
 """One prompt: a text, or a list of content blocks (objects or dicts)."""
@@ -196,7 +196,7 @@ class Feeder(Job):
         problem: PromptIterableError | None = None
         if error is not None:
             text = text_of(error)
-            kind = "" if isinstance(error, BridleError) else f"{type(error).__name__}: "
+            kind = "" if isinstance(error, HackamoreError) else f"{type(error).__name__}: "
             problem = PromptIterableError(self._count, escape_terminal(f"{kind}{text}", 500))
             problem.__cause__ = error
         elif not self._count and not self.cancelled:

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bridle.errors import BridleError, OptionsError, SessionNotFoundError, StreamWarning
-from bridle.messages import RateLimitedError, ResultError
-from bridle.options.retry import Retry
-from bridle.protocol.log import logger, one_line
-from bridle.queries.ending import partial_of
-from bridle.queries.outcomes import RunResult, conclude
-from bridle.queries.plain import tell
-from bridle.queries.prompts import is_many
+from hackamore.errors import HackamoreError, OptionsError, SessionNotFoundError, StreamWarning
+from hackamore.messages import RateLimitedError, ResultError
+from hackamore.options.retry import Retry
+from hackamore.protocol.log import logger, one_line
+from hackamore.queries.ending import partial_of
+from hackamore.queries.outcomes import RunResult, conclude
+from hackamore.queries.plain import tell
+from hackamore.queries.prompts import is_many
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-    from bridle.errors import DecodeError
-    from bridle.messages import Message
-    from bridle.options.options import Options
-    from bridle.queries.outcomes import CollectResult
+    from hackamore.errors import DecodeError
+    from hackamore.messages import Message
+    from hackamore.options.options import Options
+    from hackamore.queries.outcomes import CollectResult
 
 CONTINUE = (
     "A technical failure interrupted the work on my last request. Continue where it stopped. Do not repeat steps that are done; where "
@@ -64,7 +64,7 @@ class Attempts:
         goes_on: Callable[[], bool] | None = None,
     ) -> None:
         if retry is not None and not isinstance(retry, Retry):
-            raise TypeError(f"`retry` must be a bridle.Retry or None, got {retry!r} ({type(retry).__name__})")
+            raise TypeError(f"`retry` must be a hackamore.Retry or None, got {retry!r} ({type(retry).__name__})")
         self._retry = retry if retry is not None else Retry(attempts=1)
         self._goes_on = goes_on
         self._remembered = self._retry.resume and (goes_on is not None or options.persist_session)
@@ -88,7 +88,7 @@ class Attempts:
             now: the time of day, with its time zone.
 
         Raises:
-            BridleError: as `conclude` of `outcomes`; with `check=False` also an error result that is tried again.
+            HackamoreError: as `conclude` of `outcomes`; with `check=False` also an error result that is tried again.
         """
         result = collected.result
         if not self._check and collected.terminal_error is None and result is not None and result.is_error:
@@ -103,7 +103,7 @@ class Attempts:
         answer.attempts = self._count
         return answer
 
-    def failed(self, error: BridleError, collected: CollectResult | None, now: datetime) -> float | None:
+    def failed(self, error: HackamoreError, collected: CollectResult | None, now: datetime) -> float | None:
         """Apply that an attempt failed; return the seconds to wait before the next one, or None if the error is to be raised.
 
         Args:
@@ -124,11 +124,11 @@ class Attempts:
         self._count += not lost
         return seconds
 
-    def _session_is_lost(self, error: BridleError) -> bool:
+    def _session_is_lost(self, error: HackamoreError) -> bool:
         """Return whether the session that this attempt resumes is not on the disk: then the prompt is sent again."""
         return self._resumed is not None and isinstance(error, SessionNotFoundError)
 
-    def _delay(self, error: BridleError, now: datetime) -> float | None:
+    def _delay(self, error: HackamoreError, now: datetime) -> float | None:
         """Return the seconds until the next attempt; None if there is none."""
         retry = self._retry
         if not error.retryable or self._count >= retry.attempts or (self._goes_on is not None and not self._goes_on()):
@@ -142,12 +142,12 @@ class Attempts:
             return None
         return left + delay
 
-    def _session_to_resume(self, error: BridleError) -> str | None:
+    def _session_to_resume(self, error: HackamoreError) -> str | None:
         if not self._remembered:
             return None
         return error.partial.session_id if error.partial.messages else self._resumed
 
-    def _choose(self, session_id: str | None, error: BridleError) -> None:
+    def _choose(self, session_id: str | None, error: HackamoreError) -> None:
         """Set the prompt and the options of the next attempt."""
         self._resumed = session_id
         if session_id is None:
@@ -157,7 +157,7 @@ class Attempts:
             self.prompt, self.options = CONTINUE, self.options.replace(resume=session_id, **_NOT_RESUMED)
             self._earlier += error.partial.messages
 
-    def _report(self, error: BridleError, seconds: float, session_id: str | None) -> None:
+    def _report(self, error: HackamoreError, seconds: float, session_id: str | None) -> None:
         """Log the retry, and call `on_warning`."""
         attempt, reason = f"Attempt {self._count} of {self._retry.attempts} failed", _brief(error)
         self._failures.append(f"{attempt}: {reason}")
@@ -180,7 +180,7 @@ class Attempts:
         if (problem := tell(self.options, warning, ids)) is not None:
             self._warnings.append(problem)
 
-    def _finish(self, error: BridleError, now: datetime) -> None:
+    def _finish(self, error: HackamoreError, now: datetime) -> None:
         """Complete the error that is raised: its attempts, and the messages and failures of the earlier ones."""
         error.attempts = self._count
         if self._earlier:
@@ -194,12 +194,12 @@ class Attempts:
             )
 
 
-def _brief(error: BridleError) -> str:
+def _brief(error: HackamoreError) -> str:
     text = one_line(error)
     return f"{type(error).__name__}: {text if len(text) <= _LONGEST_REASON else text[:_LONGEST_REASON] + '...'}"
 
 
-def _until_reset(error: BridleError, now: datetime) -> float:
+def _until_reset(error: HackamoreError, now: datetime) -> float:
     """Return the seconds until the rate limit resets that an error reports; 0 if it reports no time."""
     if not isinstance(error, RateLimitedError) or error.resets_at is None:
         return 0.0

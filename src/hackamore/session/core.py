@@ -15,12 +15,12 @@ from collections.abc import Mapping
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 
-from bridle.answering.jobs import SessionParts
-from bridle.answering.observers import observers_of
-from bridle.answering.routing import Callbacks
-from bridle.checked.functions import Reach, callback_failure
-from bridle.errors import (
-    BridleError,
+from hackamore.answering.jobs import SessionParts
+from hackamore.answering.observers import observers_of
+from hackamore.answering.routing import Callbacks
+from hackamore.checked.functions import Reach, callback_failure
+from hackamore.errors import (
+    HackamoreError,
     CheckpointingNotEnabledError,
     InitializationError,
     NotSupportedError,
@@ -30,21 +30,21 @@ from bridle.errors import (
     TurnTimeoutError,
     escape_terminal,
 )
-from bridle.hooks.matchers import check_hooks, registration
-from bridle.launch import in_process_servers
-from bridle.launch.encode import external_servers
-from bridle.messages.base import frame_summary
-from bridle.messages.decode import prepare
-from bridle.options.bounds import checked_timeout
-from bridle.options.options import Options
-from bridle.protocol import events as core_events
-from bridle.protocol.connection import SETTLE_SECONDS, Connection, Role
-from bridle.protocol.control import row_for
-from bridle.protocol.deadlines import Deadlines, TurnDeadlines
-from bridle.protocol.log import SessionLog, one_line
-from bridle.protocol.states.session import Ending, SessionActivity, SessionState, TurnState
-from bridle.queries.prompts import PRIORITIES
-from bridle.session.events import (
+from hackamore.hooks.matchers import check_hooks, registration
+from hackamore.launch import in_process_servers
+from hackamore.launch.encode import external_servers
+from hackamore.messages.base import frame_summary
+from hackamore.messages.decode import prepare
+from hackamore.options.bounds import checked_timeout
+from hackamore.options.options import Options
+from hackamore.protocol import events as core_events
+from hackamore.protocol.connection import SETTLE_SECONDS, Connection, Role
+from hackamore.protocol.control import row_for
+from hackamore.protocol.deadlines import Deadlines, TurnDeadlines
+from hackamore.protocol.log import SessionLog, one_line
+from hackamore.protocol.states.session import Ending, SessionActivity, SessionState, TurnState
+from hackamore.queries.prompts import PRIORITIES
+from hackamore.session.events import (
     ActivityChanged,
     BackgroundTasksChanged,
     SessionCompleted,
@@ -53,25 +53,25 @@ from bridle.session.events import (
     SessionStopped,
     WarningRaised,
 )
-from bridle.session.readers import Answer, Flag, Progress
-from bridle.tools import server_kind
-from bridle.transports.recording.masking import Mask
-from bridle.waiting.log import logger
+from hackamore.session.readers import Answer, Flag, Progress
+from hackamore.tools import server_kind
+from hackamore.transports.recording.masking import Mask
+from hackamore.waiting.log import logger
 
 if TYPE_CHECKING:
     import contextvars
     from collections.abc import Callable
 
-    from bridle.answering.observers import Observers
-    from bridle.answering.routing import Job
-    from bridle.errors import WarningCode
-    from bridle.hooks.matchers import Registration
-    from bridle.launch import LaunchPlan
-    from bridle.messages.system import BackgroundTask
-    from bridle.protocol.results import ServerInfo
-    from bridle.session.events import SessionEvent
-    from bridle.session.readers import Audience
-    from bridle.session.storing import Storing
+    from hackamore.answering.observers import Observers
+    from hackamore.answering.routing import Job
+    from hackamore.errors import WarningCode
+    from hackamore.hooks.matchers import Registration
+    from hackamore.launch import LaunchPlan
+    from hackamore.messages.system import BackgroundTask
+    from hackamore.protocol.results import ServerInfo
+    from hackamore.session.events import SessionEvent
+    from hackamore.session.readers import Audience
+    from hackamore.session.storing import Storing
 
 __all__ = [
     "SessionBase",
@@ -96,7 +96,7 @@ A = TypeVar("A", bound="Audience")
 def _place_of_caller() -> str:
     """Return the file and line of the user's code that is running: the leak check names a forgotten session by it."""
     frame = sys._getframe(1)  # noqa: SLF001 - documented, despite its name
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("bridle."):
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("hackamore."):
         frame = frame.f_back
     return f"{frame.f_code.co_filename.rpartition('/')[2]}:{frame.f_lineno}"
 
@@ -133,7 +133,7 @@ class SessionCore(Generic[A]):
         audience: type[A],
     ) -> None:
         if options is not None and not isinstance(options, Options):
-            raise TypeError(f"`options` must be a bridle.Options, not {type(options).__name__}")
+            raise TypeError(f"`options` must be a hackamore.Options, not {type(options).__name__}")
         self.created_at: str = _place_of_caller()
         options = options if options is not None else Options()
         self.options: Options = options
@@ -171,7 +171,7 @@ class SessionCore(Generic[A]):
         self.ready: Flag = Flag()
         self.ended: Flag = Flag()
         self.settled: Flag = Flag()
-        self.start_error: BridleError | None = None
+        self.start_error: HackamoreError | None = None
         self.warnings: deque[StreamWarning] = deque(maxlen=_WARNINGS_KEPT)
         self._to_tell: deque[StreamWarning] = deque()
         self._issued: list[StreamWarning] = []
@@ -181,7 +181,7 @@ class SessionCore(Generic[A]):
         self._last_words = False
         self.storing: Storing | None = None
         if options.session_store is not None:
-            from bridle.session.storing import Storing
+            from hackamore.session.storing import Storing
 
             self.storing = Storing(self)
         late = (getattr(options.timeouts, kind) for kind in audience.late_timeouts)
@@ -316,7 +316,7 @@ class SessionCore(Generic[A]):
             waiting = any(turn.state is TurnState.QUEUED for turn in connection.turns.open)
             try:
                 connection.interrupt(cancel_queued=waiting, internal=True)  # else the CLI takes up what waits
-            except BridleError:
+            except HackamoreError:
                 return
             self.deadlines.arm("stop", "", self.interrupt_seconds)
 
@@ -484,7 +484,7 @@ class SessionCore(Generic[A]):
         try:
             return self.connection.send_prompt(content, turn_id=turn_id, fields=fields)
         except Exception as error:
-            observers.turn_changed(turn_id, "failed", error if isinstance(error, BridleError) else None)
+            observers.turn_changed(turn_id, "failed", error if isinstance(error, HackamoreError) else None)
             raise
 
     def was_written(self) -> None:
@@ -492,7 +492,7 @@ class SessionCore(Generic[A]):
         if self.observers is not None:
             self.observers.report()
 
-    def give_up_turn(self, turn_id: str | None, error: BridleError) -> None:
+    def give_up_turn(self, turn_id: str | None, error: HackamoreError) -> None:
         """End a turn with an error, and interrupt it; the session continues, a query is over. None is work that no prompt started."""
         if turn_id is None:
             self._give_up_own_work(error)
@@ -500,7 +500,7 @@ class SessionCore(Generic[A]):
             self._turn_deadlines.given_up(turn_id)
             self.audience.turn_given_up(turn_id, error)
 
-    def _give_up_own_work(self, error: BridleError) -> None:
+    def _give_up_own_work(self, error: HackamoreError) -> None:
         connection = self.connection
         if connection.over or self.stop_asked:
             return
@@ -733,13 +733,13 @@ class _Observed:
     def warn(self, code: str, message: str, **context: object) -> None:
         self._core.warn(StreamWarning(cast("WarningCode", code), message, context))
 
-    def end_turn(self, turn_id: str | None, error: BridleError) -> None:
+    def end_turn(self, turn_id: str | None, error: HackamoreError) -> None:
         self._core.post(lambda: self._core.give_up_turn(turn_id, error))
 
 
-def driver_error(error: Exception) -> BridleError:
+def driver_error(error: Exception) -> HackamoreError:
     """Return what ends a session whose driver, or its transport, raised; log what should not happen."""
-    if isinstance(error, BridleError):
+    if isinstance(error, HackamoreError):
         return error
     logger.error("a session's driver failed", exc_info=error)
     return SessionClosedError(expected=False, reason=f"{type(error).__name__}: {error}")
@@ -787,7 +787,7 @@ def prompt_fields(priority: object, extra: object) -> dict[str, Any]:
         fields.update(extra)
         taken = sorted(_OWN_FIELDS & fields.keys())
         if taken:
-            raise ValueError(f"`extra` must not contain {taken[0]!r}: Bridle sets this field of the frame")
+            raise ValueError(f"`extra` must not contain {taken[0]!r}: Hackamore sets this field of the frame")
     if priority is not None:
         if priority not in PRIORITIES:
             raise ValueError(f"`priority` must be 'now', 'next', 'later' or None, got {priority!r}")
@@ -804,18 +804,18 @@ def sent_servers(servers: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, 
 
 
 def own_servers(options: Options) -> dict[str, Any]:
-    """Return the servers of this process by name; raise OptionsError or NotSupportedError for one that Bridle cannot run."""
+    """Return the servers of this process by name; raise OptionsError or NotSupportedError for one that Hackamore cannot run."""
     servers = dict(in_process_servers(options))
     for name, server in servers.items():
         kind = server_kind(server)
         if kind == "mcp":
-            from bridle.answering.mcp_calls import check_package
+            from hackamore.answering.mcp_calls import check_package
 
             check_package(name, server)
         elif kind not in ("tools", "callable"):
             raise NotSupportedError(
                 "mcp_servers",
-                f"A {type(server).__name__} (`{name}`) is not supported: use `bridle.tool_server`, a server object of the `mcp` package, "
+                f"A {type(server).__name__} (`{name}`) is not supported: use `hackamore.tool_server`, a server object of the `mcp` package, "
                 "or a function that takes one JSON-RPC dict and returns one.",
             )
     return servers

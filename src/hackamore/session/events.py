@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 
 # `help()` reads the annotations of these classes.
-from bridle.errors import BridleError, StreamWarning  # noqa: TC001
-from bridle.messages.system import BackgroundTask  # noqa: TC001
-from bridle.protocol.results import ServerInfo  # noqa: TC001
-from bridle.protocol.states.session import SessionActivity, TurnState  # noqa: TC001
+from hackamore.errors import HackamoreError, StreamWarning  # noqa: TC001
+from hackamore.messages.system import BackgroundTask  # noqa: TC001
+from hackamore.protocol.results import ServerInfo  # noqa: TC001
+from hackamore.protocol.states.session import SessionActivity, TurnState  # noqa: TC001
 
 __all__ = [
     "ActivityChanged",
@@ -80,5 +80,5 @@ class SessionStopped(SessionEvent, frozen=True, eq=False):
 class SessionFailed(SessionEvent, frozen=True, eq=False):
     """The session was lost; pending calls fail with `reason`."""
 
-    reason: BridleError
+    reason: HackamoreError
     exit_code: int | None

@@ -11,22 +11,22 @@ import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from bridle.errors import SlowConsumerError
-from bridle.messages import ResultMessage
-from bridle.protocol import events
-from bridle.protocol.deadlines import TURN_KINDS
-from bridle.protocol.diagnostics import did_not_exit, incomplete_last_line
-from bridle.protocol.states.session import TurnState
-from bridle.queries.ending import Recent
-from bridle.session.events import BackgroundTasksChanged, SessionEvent, TurnCompleted, TurnStarted, WarningRaised
+from hackamore.errors import SlowConsumerError
+from hackamore.messages import ResultMessage
+from hackamore.protocol import events
+from hackamore.protocol.deadlines import TURN_KINDS
+from hackamore.protocol.diagnostics import did_not_exit, incomplete_last_line
+from hackamore.protocol.states.session import TurnState
+from hackamore.queries.ending import Recent
+from hackamore.session.events import BackgroundTasksChanged, SessionEvent, TurnCompleted, TurnStarted, WarningRaised
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from bridle.errors import BridleError, StreamWarning
-    from bridle.messages import Message
-    from bridle.protocol.results import ControlResult
-    from bridle.session.core import SessionCore
+    from hackamore.errors import HackamoreError, StreamWarning
+    from hackamore.messages import Message
+    from hackamore.protocol.results import ControlResult
+    from hackamore.session.core import SessionCore
 
     BrokenLine = events.BadLine | events.LongLine | events.IncompleteLine
 
@@ -113,7 +113,7 @@ class Inbox:
         self.added: int = 0  # the bytes of all that was ever added
         self.more: Flag = Flag()  # woken when something was added or it is over
         self.over: bool = False
-        self.error: BridleError | None = None  # raised when everything has been read
+        self.error: HackamoreError | None = None  # raised when everything has been read
         self.keeps: bool = True
         self.turn_began: float = 0.0  # when its reader last let other tasks run, where there is an event loop
 
@@ -140,7 +140,7 @@ class Inbox:
         self.unread.size -= size
         return item
 
-    def end(self, error: BridleError | None = None) -> None:
+    def end(self, error: HackamoreError | None = None) -> None:
         """Take that nothing more comes."""
         if not self.over:
             self.over = True
@@ -159,7 +159,7 @@ class Inbox:
         if flag:
             self.clear()
 
-    def the_error(self) -> BridleError | None:
+    def the_error(self) -> HackamoreError | None:
         """Return a fresh copy of the error: each raise has a traceback of its own."""
         return copy.copy(self.error) if self.error is not None else None
 
@@ -195,7 +195,7 @@ class Progress:
         self.recent.add(messages, size)
         self.inbox.add(messages, size)
 
-    def end(self, error: BridleError | None) -> None:
+    def end(self, error: HackamoreError | None) -> None:
         """End the turn; `error` is raised once its messages are read."""
         self.inbox.end(error)
         self.over.set()
@@ -222,7 +222,7 @@ class TurnBase:
         return f"{type(self).__name__}({self.id!r}, {self.state})"
 
     def _repr_html_(self) -> str:
-        from bridle.messages.shown import html
+        from hackamore.messages.shown import html
 
         return html(repr(self))
 
@@ -236,7 +236,7 @@ class Answer:
         self.request_id: str = request_id
         self.flag: Flag = Flag()
         self.result: ControlResult | None = None
-        self.error: BridleError | None = None
+        self.error: HackamoreError | None = None
 
     def take(self) -> ControlResult:
         """Return the result, or raise the error of the operation."""
@@ -285,7 +285,7 @@ class Audience(Protocol):
     def turn_changed(self, event: events.TurnStateChanged) -> None:
         """The state of a turn changed."""
 
-    def turn_given_up(self, turn_id: str, error: BridleError) -> None:
+    def turn_given_up(self, turn_id: str, error: HackamoreError) -> None:
         """A turn has no waiter any more: a timeout passed, or an observer ended it."""
 
     def happened(self, event: SessionEvent) -> None:
@@ -393,7 +393,7 @@ class Readers:
                 turn.end(event.error)
             self.happened(TurnCompleted(event.turn_id, event.state))
 
-    def turn_given_up(self, turn_id: str, error: BridleError) -> None:
+    def turn_given_up(self, turn_id: str, error: HackamoreError) -> None:
         """End the turn with the error, and interrupt it; the session continues."""
         turn = self._turns.get(turn_id)
         if turn is not None:

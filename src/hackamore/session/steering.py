@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from bridle.errors import (
-    BridleError,
+from hackamore.errors import (
+    HackamoreError,
     BudgetError,
     PromptIterableError,
     SessionClosedError,
@@ -17,22 +17,22 @@ from bridle.errors import (
     escape_terminal,
     text_of,
 )
-from bridle.protocol.deadlines import TURN_KINDS
-from bridle.protocol.states.session import TurnState
-from bridle.queries.ending import Overtime, QueryCore
-from bridle.queries.prompts import Feeder, is_many, one_prompt
-from bridle.session.events import SessionStarted, WarningRaised
-from bridle.session.readers import Flag, Readers, size_of
+from hackamore.protocol.deadlines import TURN_KINDS
+from hackamore.protocol.states.session import TurnState
+from hackamore.queries.ending import Overtime, QueryCore
+from hackamore.queries.prompts import Feeder, is_many, one_prompt
+from hackamore.session.events import SessionStarted, WarningRaised
+from hackamore.session.readers import Flag, Readers, size_of
 
 if TYPE_CHECKING:
-    from bridle.errors import StreamWarning
-    from bridle.messages import Message
-    from bridle.protocol import events
-    from bridle.queries.ending import Item
-    from bridle.queries.prompts import OnePrompt
-    from bridle.session.core import SessionCore
-    from bridle.session.events import SessionEvent
-    from bridle.session.readers import BrokenLine, Inbox, Progress
+    from hackamore.errors import StreamWarning
+    from hackamore.messages import Message
+    from hackamore.protocol import events
+    from hackamore.queries.ending import Item
+    from hackamore.queries.prompts import OnePrompt
+    from hackamore.session.core import SessionCore
+    from hackamore.session.events import SessionEvent
+    from hackamore.session.readers import BrokenLine, Inbox, Progress
 
 __all__ = ["SteeredQuery"]
 
@@ -108,7 +108,7 @@ class SteeredQuery:
                 pass  # the reader gets the reason
             except BudgetError as error:
                 self._connection.fail(error)
-            except (BridleError, ValueError) as error:
+            except (HackamoreError, ValueError) as error:
                 problem = PromptIterableError(self._sent, escape_terminal(text_of(error), 500))
                 problem.__cause__ = error
                 self._connection.fail(problem)
@@ -175,7 +175,7 @@ class SteeredQuery:
             if self._feeder is not None:
                 self._feeder.answered()
 
-    def turn_given_up(self, turn_id: str, error: BridleError) -> None:
+    def turn_given_up(self, turn_id: str, error: HackamoreError) -> None:
         """End the query."""
         self.core.prompt_taken()  # it may be one that waits behind an answered one
         self.core.given_up(error)

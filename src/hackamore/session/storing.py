@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bridle.answering.jobs import Job
-from bridle.checked.fields import without_passwords
-from bridle.checked.functions import is_async
-from bridle.errors import DecodeError, StoreConflictError, StreamWarning, escape_terminal, text_of
-from bridle.messages import Message, ResultMessage
-from bridle.messages.decode import decode
-from bridle.protocol import events
-from bridle.session.readers import Flag
-from bridle.transcripts.stores.mirror import Mirror, Occasion, Writer
+from hackamore.answering.jobs import Job
+from hackamore.checked.fields import without_passwords
+from hackamore.checked.functions import is_async
+from hackamore.errors import DecodeError, StoreConflictError, StreamWarning, escape_terminal, text_of
+from hackamore.messages import Message, ResultMessage
+from hackamore.messages.decode import decode
+from hackamore.protocol import events
+from hackamore.session.readers import Flag
+from hackamore.transcripts.stores.mirror import Mirror, Occasion, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridle.options.stores import StoreKey
-    from bridle.session.core import SessionCore
-    from bridle.transcripts.stores.mirror import Append, Problem
+    from hackamore.options.stores import StoreKey
+    from hackamore.session.core import SessionCore
+    from hackamore.transcripts.stores.mirror import Append, Problem
 
 __all__ = ["Storing"]
 
@@ -274,7 +274,7 @@ def _shown(key: StoreKey | None) -> str:
 
 
 def _ignore(_: StreamWarning) -> None:
-    """Take a warning of the decoder about a message that Bridle made."""
+    """Take a warning of the decoder about a message that Hackamore made."""
 
 
 def _message(problem: Problem, session_id: str | None) -> Message:

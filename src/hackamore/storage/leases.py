@@ -10,8 +10,8 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from bridle.storage.holders import runs
-from bridle.waiting.log import logger
+from hackamore.storage.holders import runs
+from hackamore.waiting.log import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,7 +89,7 @@ class Heart:
         with self._lock:
             calls = self._calls
             if self._thread is None and calls is not None and not self._stopped.is_set():
-                thread = threading.Thread(target=self._run, args=calls, name="bridle-heart", daemon=True)
+                thread = threading.Thread(target=self._run, args=calls, name="hackamore-heart", daemon=True)
                 thread.start()
                 self._thread = thread
 

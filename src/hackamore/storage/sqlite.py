@@ -194,7 +194,7 @@ class Database:
         found = _version(connection)
         if found > self._version:
             raise StorageError(
-                f"has version {found}, and this Bridle knows up to {self._version}. Update Bridle, or use another file."
+                f"has version {found}, and this Hackamore knows up to {self._version}. Update Hackamore, or use another file."
             )
         made = self._check_kind(connection)
         if made and found == self._version:
@@ -203,7 +203,7 @@ class Database:
             for version in range(found, self._version):
                 if version not in self._migrations:
                     raise StorageError(
-                        f"has version {found}, which is too old for this Bridle. Finish it with the Bridle that made it, or use another "
+                        f"has version {found}, which is too old for this Hackamore. Finish it with the Hackamore that made it, or use another "
                         "file."
                     )
                 for statement in self._migrations[version]:
@@ -281,7 +281,7 @@ class Database:
         elif "I/O" in str(error):
             advice = "Check that the disk has space and can be written: the same call continues."
         else:
-            advice = f"Check that it is a {self._noun} of Bridle on a local disk, and that its folder is writable."
+            advice = f"Check that it is a {self._noun} of Hackamore on a local disk, and that its folder is writable."
         return StorageError(f"cannot be used: {str(error).rstrip('.')}. {advice}", problem)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-# Generated from src/bridle/aio/attempts.py by scripts/make_sync.py. Do not edit: edit the source and run `./dev format`.
+# Generated from src/hackamore/aio/attempts.py by scripts/make_sync.py. Do not edit: edit the source and run `./dev format`.
 """The attempts of a query or a prompt, one after the other."""
 
 from __future__ import annotations
@@ -6,14 +6,14 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from bridle.errors import BridleError
+from hackamore.errors import HackamoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridle.options.options import Options
-    from bridle.queries.outcomes import CollectResult, RunResult
-    from bridle.queries.retrying import Attempts
+    from hackamore.options.options import Options
+    from hackamore.queries.outcomes import CollectResult, RunResult
+    from hackamore.queries.retrying import Attempts
 
 __all__ = ["answered"]
 
@@ -31,7 +31,7 @@ def answered(
         try:
             collected = collect(attempts.prompt, attempts.options)
             return attempts.conclude(collected, output_type, datetime.now(UTC))
-        except BridleError as error:
+        except HackamoreError as error:
             seconds = attempts.failed(error, collected, datetime.now(UTC))
             if seconds is None:
                 raise

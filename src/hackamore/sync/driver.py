@@ -13,20 +13,20 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from bridle.answering.servers import CLOSE_SECONDS
-from bridle.options.bounds import LONGEST_SECONDS
-from bridle.session.core import driver_error
-from bridle.transports.base import SyncPushTransport
-from bridle.waiting.event_loops import context_for_thread
-from bridle.waiting.threads import Threads
+from hackamore.answering.servers import CLOSE_SECONDS
+from hackamore.options.bounds import LONGEST_SECONDS
+from hackamore.session.core import driver_error
+from hackamore.transports.base import SyncPushTransport
+from hackamore.waiting.event_loops import context_for_thread
+from hackamore.waiting.threads import Threads
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from bridle.answering.routing import Job
-    from bridle.session.core import SessionCore
-    from bridle.transports.base import SyncTransport
+    from hackamore.answering.routing import Job
+    from hackamore.session.core import SessionCore
+    from hackamore.transports.base import SyncTransport
 
 __all__ = ["Driver"]
 
@@ -72,7 +72,7 @@ class Driver:
 
     def start(self) -> None:
         """Start the thread. The process has been started, and the caller holds the lock."""
-        name = f"bridle-session, created at {self._core.created_at}"
+        name = f"hackamore-session, created at {self._core.created_at}"
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
         self.running = True
@@ -369,7 +369,7 @@ class Runner:
 
             loop = asyncio.new_event_loop()
             try:
-                threading.Thread(target=_serve, args=(loop, self._tasks), name="bridle-callbacks", daemon=True).start()
+                threading.Thread(target=_serve, args=(loop, self._tasks), name="hackamore-callbacks", daemon=True).start()
             except BaseException:
                 loop.close()
                 raise

@@ -1,4 +1,4 @@
-# Generated from src/bridle/aio/mapping.py by scripts/make_sync.py. Do not edit: edit the source and run `./dev format`.
+# Generated from src/hackamore/aio/mapping.py by scripts/make_sync.py. Do not edit: edit the source and run `./dev format`.
 """`map` for threads: many prompts, a few agents at a time, answers in order.
 
 `Works` has the agents, in threads; it does not refer to the user's `MapStream`: a forgotten one is collected, and
@@ -11,27 +11,27 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, cast, overload
 
-from bridle.checked.fields import integer
-from bridle.errors import BridleError, ConcurrentUseError, OptionsError, StreamError, short_traceback
-from bridle.options.options import Options
-from bridle.options.retry import Retry
-from bridle.queries.outcomes import RunResult, with_output_type
-from bridle.queries.retrying import Attempts
-from bridle.session.readers import Flag
-from bridle.sync.attempts import answered
-from bridle.sync.pool_seam import PoolSeam
-from bridle.sync.query import query
-from bridle.sync.waits import OtherShell, is_cancellation, iterator_of, next_of
-from bridle.transports.base import TransportSource
-from bridle.waiting.threads import Mark
+from hackamore.checked.fields import integer
+from hackamore.errors import HackamoreError, ConcurrentUseError, OptionsError, StreamError, short_traceback
+from hackamore.options.options import Options
+from hackamore.options.retry import Retry
+from hackamore.queries.outcomes import RunResult, with_output_type
+from hackamore.queries.retrying import Attempts
+from hackamore.session.readers import Flag
+from hackamore.sync.attempts import answered
+from hackamore.sync.pool_seam import PoolSeam
+from hackamore.sync.query import query
+from hackamore.sync.waits import OtherShell, is_cancellation, iterator_of, next_of
+from hackamore.transports.base import TransportSource
+from hackamore.waiting.threads import Mark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
 
-    from bridle.queries.outcomes import CollectResult
-    from bridle.queries.prompts import Prompt
-    from bridle.sync.query import QueryStream
+    from hackamore.queries.outcomes import CollectResult
+    from hackamore.queries.prompts import Prompt
+    from hackamore.sync.query import QueryStream
 
 __all__ = ["MapStream", "map"]
 
@@ -123,7 +123,7 @@ class Works:
 
     def is_fatal(self, answer: object) -> bool:
         """Return whether this ends all, and does not count as an answer."""
-        return isinstance(answer, BaseException) and (self._check or not isinstance(answer, BridleError))
+        return isinstance(answer, BaseException) and (self._check or not isinstance(answer, HackamoreError))
 
     def _collect(self, number: int, prompt: Any, options: Options) -> CollectResult:
         with self.seam.lock:
@@ -194,7 +194,7 @@ class MapStream(OtherShell, Generic[R]):
         OptionsError: an argument has a value that cannot be.
     """
 
-    __module__ = "bridle.sync"
+    __module__ = "hackamore.sync"
 
     def __init__(
         self,
@@ -212,9 +212,9 @@ class MapStream(OtherShell, Generic[R]):
                 f"`prompts` must be a list or an iterator of prompts, got {prompts!r:.100} ({type(prompts).__name__})"
             )
         if options is not None and not isinstance(options, Options):
-            raise TypeError(f"`options` must be a bridle.Options, not {type(options).__name__}")
+            raise TypeError(f"`options` must be a hackamore.Options, not {type(options).__name__}")
         if retry is not None and not isinstance(retry, Retry):
-            raise TypeError(f"`retry` must be a bridle.Retry or None, got {retry!r} ({type(retry).__name__})")
+            raise TypeError(f"`retry` must be a hackamore.Retry or None, got {retry!r} ({type(retry).__name__})")
         if transport is not None and not isinstance(transport, TransportSource):
             raise OptionsError(
                 "`transport` must be a `TransportSource`, which makes a connection for each prompt.", field="transport"
@@ -342,7 +342,7 @@ def map(  # noqa: A001
     retry: Retry | None = _RETRY,
     check: bool,
     transport: TransportSource | None = None,
-) -> MapStream[RunResult[T] | BridleError]: ...
+) -> MapStream[RunResult[T] | HackamoreError]: ...
 @overload
 def map(  # noqa: A001
     prompts: Iterable[Prompt],
@@ -364,7 +364,7 @@ def map(  # noqa: A001
     retry: Retry | None = _RETRY,
     check: bool,
     transport: TransportSource | None = None,
-) -> MapStream[RunResult[Any] | BridleError]: ...
+) -> MapStream[RunResult[Any] | HackamoreError]: ...
 def map(  # noqa: A001
     prompts: Iterable[Prompt],
     options: Options | None = None,
@@ -377,7 +377,7 @@ def map(  # noqa: A001
 ) -> MapStream[Any]:
     """Send many prompts, each to an agent of its own, and iterate over the answers in the order of the prompts.
 
-    Nothing is kept: a program that is killed begins again. `bridle.fleet` has a journal.
+    Nothing is kept: a program that is killed begins again. `hackamore.fleet` has a journal.
 
     Args:
         prompts: an iterable of prompts. It is read while answers are awaited, and never more than `8 * workers` prompts ahead of
@@ -386,7 +386,7 @@ def map(  # noqa: A001
         workers: agents that run at the same time, at most.
         output_type: a type for the answers, as for `run`.
         retry: attempts and waits after errors that are `retryable`, as for `run`; None makes one attempt for each prompt.
-        check: True ends all agents at the first error, and raises it. False gives the `BridleError` in the place of the answer.
+        check: True ends all agents at the first error, and raises it. False gives the `HackamoreError` in the place of the answer.
         transport: makes the connections to the CLI; local child processes if None.
 
     Returns:
@@ -399,7 +399,7 @@ def map(  # noqa: A001
     Example:
         ::
 
-            with bridle.map(["What is 2 + 2?", "What is 3 + 3?"], workers=2) as answers:
+            with hackamore.map(["What is 2 + 2?", "What is 3 + 3?"], workers=2) as answers:
                 for answer in answers:
                     print(answer.text)
     """

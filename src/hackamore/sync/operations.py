@@ -1,12 +1,12 @@
-# Generated from src/bridle/aio/operations.py by scripts/make_sync.py. Do not edit: edit the source and run `./dev format`.
+# Generated from src/hackamore/aio/operations.py by scripts/make_sync.py. Do not edit: edit the source and run `./dev format`.
 """The control operations of a session: one method for each request of the control protocol."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from bridle.checked.fields import to_wire
-from bridle.protocol.results import (
+from hackamore.checked.fields import to_wire
+from hackamore.protocol.results import (
     BackgroundTasksResult,
     BinaryVersion,
     CancelledMessage,
@@ -36,7 +36,7 @@ from bridle.protocol.results import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from bridle.options.kinds import PermissionMode, SdkPluginConfig
+    from hackamore.options.kinds import PermissionMode, SdkPluginConfig
 
 __all__ = ["Operations"]
 

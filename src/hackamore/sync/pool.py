@@ -1,4 +1,4 @@
-# Generated from src/bridle/aio/pool.py by scripts/make_sync.py. Do not edit: edit the source and run `./dev format`.
+# Generated from src/hackamore/aio/pool.py by scripts/make_sync.py. Do not edit: edit the source and run `./dev format`.
 """Session pools for threads.
 
 `PoolCore` decides. `Works` carries its jobs out, in threads. Its keeper is the thread that looks at the clock and at
@@ -16,8 +16,8 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
-from bridle.errors import (
-    BridleError,
+from hackamore.errors import (
+    HackamoreError,
     CLIExitedDuringInitError,
     ConversationInUseError,
     ConversationNotFoundError,
@@ -29,43 +29,43 @@ from bridle.errors import (
     StartError,
     short_traceback,
 )
-from bridle.options.bounds import checked_timeout
-from bridle.options.observing import PoolObserver
-from bridle.options.options import Options
-from bridle.pool import core as jobs
-from bridle.pool.audience import PooledReaders
-from bridle.pool.core import REFILL_SECONDS, PoolCore, PoolLimits
-from bridle.pool.differences import APPLIED, HARMLESS, changes, check_base, checked, split
-from bridle.pool.events import ConversationHibernated, PoolWarned
-from bridle.pool.keeping import PooledConversation, delete_steps, export_steps
-from bridle.pool.memory import check_package, resident
-from bridle.pool.registry import Held, MemoryRegistry, Registry, SQLiteRegistry
-from bridle.pool.states import State
-from bridle.protocol.results import ControlResult
-from bridle.session.readers import Flag, Inbox
-from bridle.storage.holders import holder_name, process_name, runs
-from bridle.storage.leases import Heart
-from bridle.sync.pool_seam import PoolSeam
-from bridle.sync.session import Life, Session, drive
-from bridle.sync.waits import OtherShell
-from bridle.transports.base import TransportSource
-from bridle.transports.process.orphans import end_orphan
-from bridle.transports.process.private_folders import make_folder, remove_folder
-from bridle.waiting.event_loops import context_for_thread
-from bridle.waiting.log import logger
+from hackamore.options.bounds import checked_timeout
+from hackamore.options.observing import PoolObserver
+from hackamore.options.options import Options
+from hackamore.pool import core as jobs
+from hackamore.pool.audience import PooledReaders
+from hackamore.pool.core import REFILL_SECONDS, PoolCore, PoolLimits
+from hackamore.pool.differences import APPLIED, HARMLESS, changes, check_base, checked, split
+from hackamore.pool.events import ConversationHibernated, PoolWarned
+from hackamore.pool.keeping import PooledConversation, delete_steps, export_steps
+from hackamore.pool.memory import check_package, resident
+from hackamore.pool.registry import Held, MemoryRegistry, Registry, SQLiteRegistry
+from hackamore.pool.states import State
+from hackamore.protocol.results import ControlResult
+from hackamore.session.readers import Flag, Inbox
+from hackamore.storage.holders import holder_name, process_name, runs
+from hackamore.storage.leases import Heart
+from hackamore.sync.pool_seam import PoolSeam
+from hackamore.sync.session import Life, Session, drive
+from hackamore.sync.waits import OtherShell
+from hackamore.transports.base import TransportSource
+from hackamore.transports.process.orphans import end_orphan
+from hackamore.transports.process.private_folders import make_folder, remove_folder
+from hackamore.waiting.event_loops import context_for_thread
+from hackamore.waiting.log import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from types import TracebackType
 
-    from bridle.options.observing import PoolObservation
-    from bridle.pool.core import Job, Slot, Waiter
-    from bridle.pool.differences import Split
-    from bridle.pool.events import PoolEvent
-    from bridle.pool.keeping import ConversationState
-    from bridle.pool.registry import Beat
-    from bridle.pool.stats import PoolStats
-    from bridle.transcripts.export import ExportFormat
+    from hackamore.options.observing import PoolObservation
+    from hackamore.pool.core import Job, Slot, Waiter
+    from hackamore.pool.differences import Split
+    from hackamore.pool.events import PoolEvent
+    from hackamore.pool.keeping import ConversationState
+    from hackamore.pool.registry import Beat
+    from hackamore.pool.stats import PoolStats
+    from hackamore.transcripts.export import ExportFormat
 
     _Request = tuple[str | None, Split, float | None, Any]  # the arguments of `Works.check_out`
 
@@ -289,7 +289,7 @@ class Works:
         try:
             resumed = self._launch(job)
         except Exception as error:
-            failure = error if isinstance(error, BridleError) else StartError(f"The CLI could not be started: {error}")
+            failure = error if isinstance(error, HackamoreError) else StartError(f"The CLI could not be started: {error}")
             with self.seam.lock:
                 self.core.start_failed(slot, failure, time.monotonic())
             return
@@ -346,7 +346,7 @@ class Works:
     def _finish(self, slot: Slot) -> None:
         try:
             PooledSession(slot).finish(timeout=FINISH_SECONDS)
-        except BridleError:
+        except HackamoreError:
             pass  # it died: there is nothing to finish
         finally:
             with self.seam.lock:
@@ -511,7 +511,7 @@ class Works:
         Raises:
             PoolTimeoutError: there was none in time.
             PoolClosedError: the pool is closed.
-            BridleError: it could not be started, or a difference was refused.
+            HackamoreError: it could not be started, or a difference was refused.
         """
         self.seam.check()
         asked_at = time.monotonic()
@@ -577,7 +577,7 @@ class Works:
         self._slots[session] = slot
         return session
 
-    def _bring_into_force(self, slot: Slot, session: PooledSession, wanted: Split) -> BridleError | None:
+    def _bring_into_force(self, slot: Slot, session: PooledSession, wanted: Split) -> HackamoreError | None:
         """Apply the differences of a caller, and undo earlier ones; return the error of a process that is dead."""
         core = slot.life.core
         if core.connection.over or core.stop_asked:
@@ -825,10 +825,10 @@ class SessionPool(OtherShell):
         max_live: limit on CLI processes. At the limit, idle conversations hibernate, least recently used first, then callers queue.
         max_starting: number of processes that start at the same time; the number of processors if None.
         memory_limit: bytes of resident memory of all CLI process trees; at the limit, idle conversations hibernate. None for no limit.
-            Needs `bridle[pool]`.
+            Needs `hackamore[pool]`.
         idle: seconds after which a conversation without a holder hibernates.
         timeout: seconds that a caller waits for a session; None waits without limit.
-        registry: a `bridle.pool.Registry`, or the path of a SQLite file, which survives restarts; None keeps conversations in memory.
+        registry: a `hackamore.pool.Registry`, or the path of a SQLite file, which survives restarts; None keeps conversations in memory.
         transport: makes connections to the CLI; None for local child processes.
 
     Raises:
@@ -844,7 +844,7 @@ class SessionPool(OtherShell):
                     print(((session.send("Hello")).result()).text)
     """
 
-    __module__ = "bridle.sync"
+    __module__ = "hackamore.sync"
 
     def __init__(
         self,
@@ -862,7 +862,7 @@ class SessionPool(OtherShell):
         self._works: Works | None = None
         self._closed = False
         if options is not None and not isinstance(options, Options):
-            raise TypeError(f"`options` must be a bridle.Options, not {type(options).__name__}")
+            raise TypeError(f"`options` must be a hackamore.Options, not {type(options).__name__}")
         self._options = options if options is not None else Options()
         check_base(self._options)
         _check_number("max_live", max_live, 1)
@@ -882,7 +882,7 @@ class SessionPool(OtherShell):
         if transport is not None and not isinstance(transport, TransportSource):
             raise TypeError(
                 f"`transport` must be a TransportSource, which makes a transport for each process, not {type(transport).__name__}: see "
-                "`bridle.transports.base`"
+                "`hackamore.transports.base`"
             )
         self._transport = transport
         self._own_registry: SQLiteRegistry | None = None
@@ -890,7 +890,7 @@ class SessionPool(OtherShell):
             registry = self._own_registry = SQLiteRegistry(registry)
         self._registry: Registry = MemoryRegistry() if registry is None else registry
         if not isinstance(self._registry, Registry):
-            raise TypeError(f"`registry` must be a bridle.pool.Registry or a path, not {type(registry).__name__}")
+            raise TypeError(f"`registry` must be a hackamore.pool.Registry or a path, not {type(registry).__name__}")
         lease = self._registry.lease_seconds
         beat = min(BEAT_SECONDS, lease / 3)
         self._limits = PoolLimits(warm, max_live, max_starting, memory_limit, seconds, beat, lease, REFILL_SECONDS)
@@ -1124,14 +1124,14 @@ class SessionPool(OtherShell):
         """
         return self._running().forget(key)
 
-    def export(self, key: str, format: ExportFormat = "markdown") -> str:  # noqa: A002 - as in `bridle.transcripts`
+    def export(self, key: str, format: ExportFormat = "markdown") -> str:  # noqa: A002 - as in `hackamore.transcripts`
         """Return a conversation as a document, subagents included; from the session store, if it has the session.
 
         While the conversation has a holder, the document may lack its last messages.
 
         Args:
             key: the key of the conversation.
-            format: `markdown`, `json` or `jsonl`; see `bridle.transcripts.export`.
+            format: `markdown`, `json` or `jsonl`; see `hackamore.transcripts.export`.
 
         Returns:
             The document. Write it as UTF-8.

@@ -1,6 +1,6 @@
 """The seam between a pool and threads: how it waits, starts jobs, and calls functions that block.
 
-`bridle.aio.pool_seam` has the same methods for event loops. The core of a pool is touched under one lock. No thread that holds it takes the
+`hackamore.aio.pool_seam` has the same methods for event loops. The core of a pool is touched under one lock. No thread that holds it takes the
 lock of a session, or waits.
 """
 
@@ -12,13 +12,13 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from bridle.waiting.event_loops import context_for_thread
-from bridle.waiting.threads import Threads, wait_for
+from hackamore.waiting.event_loops import context_for_thread
+from hackamore.waiting.threads import Threads, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridle.session.readers import Flag
+    from hackamore.session.readers import Flag
 
 __all__ = ["PoolSeam"]
 
@@ -33,7 +33,7 @@ class PoolSeam:
         self._pid = os.getpid()
         self.lock: threading.RLock = threading.RLock()
         self._nudged = threading.Event()
-        self._threads = Threads(name=f"bridle-{name}")
+        self._threads = Threads(name=f"hackamore-{name}")
         self._context = context_for_thread()
 
     def check(self) -> None:

@@ -32,7 +32,7 @@ class _Loop:
             if self._loop is None:
                 loop = asyncio.new_event_loop()
                 try:
-                    threading.Thread(target=loop.run_forever, name="bridle-stores", daemon=True).start()
+                    threading.Thread(target=loop.run_forever, name="hackamore-stores", daemon=True).start()
                 except BaseException:
                     loop.close()
                     raise

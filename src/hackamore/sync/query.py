@@ -1,4 +1,4 @@
-# Generated from src/bridle/aio/query.py by scripts/make_sync.py. Do not edit: edit the source and run `./dev format`.
+# Generated from src/hackamore/aio/query.py by scripts/make_sync.py. Do not edit: edit the source and run `./dev format`.
 """Queries for threads.
 
 `QueryStream` takes items from the core of the query and gives them to its user; the launch decides how they get there. A plain query holds
@@ -12,16 +12,16 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast, overload
 
-from bridle.errors import BridleError, ConcurrentUseError, DecodeError, StreamWarning, last_api_error, short_traceback
-from bridle.options.bounds import checked_timeout
-from bridle.options.options import Options
-from bridle.protocol.log import one_line
-from bridle.queries.ending import TextDeltas
-from bridle.queries.outcomes import CollectResult, RunResult, with_output_type
-from bridle.queries.plain import PlainQuery, is_steered, tell, warn_before_start, with_guards
-from bridle.queries.retrying import Attempts
-from bridle.sync.attempts import answered
-from bridle.sync.waits import (
+from hackamore.errors import HackamoreError, ConcurrentUseError, DecodeError, StreamWarning, last_api_error, short_traceback
+from hackamore.options.bounds import checked_timeout
+from hackamore.options.options import Options
+from hackamore.protocol.log import one_line
+from hackamore.queries.ending import TextDeltas
+from hackamore.queries.outcomes import CollectResult, RunResult, with_output_type
+from hackamore.queries.plain import PlainQuery, is_steered, tell, warn_before_start, with_guards
+from hackamore.queries.retrying import Attempts
+from hackamore.sync.attempts import answered
+from hackamore.sync.waits import (
     OtherShell,
     Preparing,
     check_loop,
@@ -31,22 +31,22 @@ from bridle.sync.waits import (
     sleep,
     wait_exit,
 )
-from bridle.transports.base import TransportSource
-from bridle.transports.opening import open_sync
-from bridle.transports.process.prepare import Preparation
-from bridle.transports.recording.masking import Mask
-from bridle.waiting.threads import Mark, starters
+from hackamore.transports.base import TransportSource
+from hackamore.transports.opening import open_sync
+from hackamore.transports.process.prepare import Preparation
+from hackamore.transports.recording.masking import Mask
+from hackamore.waiting.threads import Mark, starters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import TracebackType
 
-    from bridle.launch import LaunchPlan
-    from bridle.messages import Message, ResultMessage
-    from bridle.options.retry import Retry
-    from bridle.queries.prompts import Prompt, Prompts
-    from bridle.sync.session import Steered
-    from bridle.transports.base import SyncTransport
+    from hackamore.launch import LaunchPlan
+    from hackamore.messages import Message, ResultMessage
+    from hackamore.options.retry import Retry
+    from hackamore.queries.prompts import Prompt, Prompts
+    from hackamore.sync.session import Steered
+    from hackamore.transports.base import SyncTransport
 
 __all__ = ["QueryStream", "query", "run"]
 
@@ -96,7 +96,7 @@ class _Plain:
         """Start the CLI and give it the prompt. The next call continues a `resumable` start that was cancelled."""
         try:
             self._start(resumable=resumable)
-        except BridleError as error:
+        except HackamoreError as error:
             self._query.start_error = error
             raise
 
@@ -205,12 +205,12 @@ class QueryStream(OtherShell):
     Example:
         ::
 
-            with bridle.query("What is 2 + 2?") as stream:
+            with hackamore.query("What is 2 + 2?") as stream:
                 for message in stream:
                     print(message)
     """
 
-    __module__ = "bridle.sync"
+    __module__ = "hackamore.sync"
 
     def __init__(
         self,
@@ -220,7 +220,7 @@ class QueryStream(OtherShell):
         transport: SyncTransport | TransportSource | None = None,
     ) -> None:
         if options is not None and not isinstance(options, Options):
-            raise TypeError(f"`options` must be a bridle.Options, not {type(options).__name__}")
+            raise TypeError(f"`options` must be a hackamore.Options, not {type(options).__name__}")
         self.options: Options = options if options is not None else Options()
         self.warnings: list[StreamWarning] = []
         self.errors: list[DecodeError] = []
@@ -230,7 +230,7 @@ class QueryStream(OtherShell):
         self._closing = False
         self._way: _Plain | Steered
         if is_steered(prompt, self.options):
-            from bridle.sync.session import Steered
+            from hackamore.sync.session import Steered
 
             self._way = Steered(prompt, self.options, transport)
         else:
@@ -281,7 +281,7 @@ class QueryStream(OtherShell):
                 raise
             self._ended = True
             self._way.stop(turn_open=True)
-            if not (self._closing and isinstance(error, BridleError)):
+            if not (self._closing and isinstance(error, HackamoreError)):
                 raise  # an error because the stream was closed meanwhile is an end, and no error
         self._up = True
 
@@ -321,7 +321,7 @@ class QueryStream(OtherShell):
             try:
                 if not self._more("for"):
                     raise StopIteration
-            except (StopIteration, BridleError):
+            except (StopIteration, HackamoreError):
                 raise
             except BaseException:
                 # Interrupted in the middle of an iteration, which cannot be taken up again: the model must not work on for nobody.
@@ -341,7 +341,7 @@ class QueryStream(OtherShell):
 
         Raises:
             TimeoutError: no item came in time.
-            BridleError: the error of the stream; raised once.
+            HackamoreError: the error of the stream; raised once.
             ConcurrentUseError: another thread is reading.
         """
         while True:
@@ -363,12 +363,12 @@ class QueryStream(OtherShell):
             An iterator of the items.
 
         Raises:
-            BridleError: the error of the stream.
+            HackamoreError: the error of the stream.
 
         Example:
             ::
 
-                for item in bridle.query("What is 2 + 2?").items():
+                for item in hackamore.query("What is 2 + 2?").items():
                     print(item)
         """
         while (item := self.next_item()) is not None:
@@ -386,18 +386,18 @@ class QueryStream(OtherShell):
         Example:
             ::
 
-                collected = bridle.query("What is 2 + 2?").collect()
+                collected = hackamore.query("What is 2 + 2?").collect()
                 print(collected.result, collected.error)
         """
         messages: list[Message] = []
-        terminal_error: BridleError | None = None
+        terminal_error: HackamoreError | None = None
         with self:
             try:
                 for message in self:
                     messages.append(message)  # noqa: PERF402 - what came before an error is kept
             except ConcurrentUseError:
                 raise
-            except BridleError as error:
+            except HackamoreError as error:
                 terminal_error = error
         return CollectResult(messages, self.warnings, self.errors, terminal_error)
 
@@ -412,7 +412,7 @@ class QueryStream(OtherShell):
             The last value of `combine`; `initial` if there was no message.
 
         Raises:
-            BridleError: the error of the stream.
+            HackamoreError: the error of the stream.
         """
         value = initial
         with self:
@@ -427,12 +427,12 @@ class QueryStream(OtherShell):
             The result; None if the CLI exited cleanly without one, which is then a warning in `warnings`.
 
         Raises:
-            BridleError: the error of the stream.
+            HackamoreError: the error of the stream.
 
         Example:
             ::
 
-                result = bridle.query("What is 2 + 2?").result()
+                result = hackamore.query("What is 2 + 2?").result()
                 print(result.text if result else "no result")
         """
         with self:
@@ -490,12 +490,12 @@ class QueryStream(OtherShell):
             An iterator of texts.
 
         Raises:
-            BridleError: as iterating over the stream.
+            HackamoreError: as iterating over the stream.
 
         Example:
             ::
 
-                for text in bridle.query("Tell me a story.").text_stream():
+                for text in hackamore.query("Tell me a story.").text_stream():
                     print(text, end="", flush=True)
         """
         deltas = TextDeltas()
@@ -521,7 +521,7 @@ class QueryStream(OtherShell):
             raise ConcurrentUseError.for_call(call)
         return self._mark
 
-    def _give_end(self) -> BridleError | None:
+    def _give_end(self) -> HackamoreError | None:
         """Return the terminal error the first time, then None: an error is raised once."""
         self._ended = True
         self._core.asked_at_the_end()
@@ -559,7 +559,7 @@ def query(
     Example:
         ::
 
-            for message in bridle.query("What does this project do?"):
+            for message in hackamore.query("What does this project do?"):
                 print(message)
     """
     with short_traceback:
@@ -630,7 +630,7 @@ def run(
     Example:
         ::
 
-            answer = bridle.run("How many tests are there?", output_type=int)
+            answer = hackamore.run("How many tests are there?", output_type=int)
             print(answer.output)
     """
     with short_traceback:

@@ -1,7 +1,7 @@
 """The seam between a session and threads: how it enters the core, sends, waits and gives way.
 
-`bridle.aio.seam` has the same methods for event loops. Code over a seam is written once, in `bridle.aio`, and generated for
-`bridle.sync`. The core is touched under one lock, by the reading thread and by those that call the session; no thread waits while it
+`hackamore.aio.seam` has the same methods for event loops. Code over a seam is written once, in `hackamore.aio`, and generated for
+`hackamore.sync`. The core is touched under one lock, by the reading thread and by those that call the session; no thread waits while it
 holds the lock. A caller writes what it sends itself, so the reading thread need not be woken.
 """
 
@@ -14,18 +14,18 @@ import time
 import weakref
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from bridle.sync.driver import Driver
-from bridle.transports.process.spawn import spawn_error
-from bridle.waiting.threads import wait_for
+from hackamore.sync.driver import Driver
+from hackamore.transports.process.spawn import spawn_error
+from hackamore.waiting.threads import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridle.launch import LaunchPlan
-    from bridle.protocol.connection import Connection
-    from bridle.session.core import SessionCore
-    from bridle.session.readers import Flag, Inbox
-    from bridle.transports.base import SyncTransport
+    from hackamore.launch import LaunchPlan
+    from hackamore.protocol.connection import Connection
+    from hackamore.session.core import SessionCore
+    from hackamore.session.readers import Flag, Inbox
+    from hackamore.transports.base import SyncTransport
 
 __all__ = ["Seam", "starting"]
 

@@ -1,4 +1,4 @@
-# Generated from src/bridle/aio/session.py by scripts/make_sync.py. Do not edit: edit the source and run `./dev format`.
+# Generated from src/hackamore/aio/session.py by scripts/make_sync.py. Do not edit: edit the source and run `./dev format`.
 """Sessions for threads.
 
 `Life` starts and stops the CLI, for a session or for a query over the bidirectional launch (`Steered`).
@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, cast, ov
 
 from msgspec import structs
 
-from bridle.checked.fields import without_passwords
-from bridle.errors import (
-    BridleError,
+from hackamore.checked.fields import without_passwords
+from hackamore.errors import (
+    HackamoreError,
     SessionNotStartedError,
     StoreError,
     TurnCancelledError,
@@ -25,23 +25,23 @@ from bridle.errors import (
     short_traceback,
     text_of,
 )
-from bridle.messages import Message
-from bridle.options.bounds import checked_timeout
-from bridle.protocol.log import issue
-from bridle.protocol.results import ControlResult, McpServersChange
-from bridle.protocol.states.session import SessionState, TurnState
-from bridle.queries.ending import TextDeltas
-from bridle.queries.outcomes import CollectResult, require_format
-from bridle.queries.plain import with_guards
-from bridle.queries.retrying import Attempts
-from bridle.session.core import SessionBase, SessionCore, checked_content, prompt_fields, sent_servers
-from bridle.session.events import SessionEvent
-from bridle.session.readers import Inbox, Progress, Readers, TurnBase
-from bridle.session.steering import SteeredQuery
-from bridle.sync.attempts import answered
-from bridle.sync.operations import Operations
-from bridle.sync.seam import Seam, starting
-from bridle.sync.waits import (
+from hackamore.messages import Message
+from hackamore.options.bounds import checked_timeout
+from hackamore.protocol.log import issue
+from hackamore.protocol.results import ControlResult, McpServersChange
+from hackamore.protocol.states.session import SessionState, TurnState
+from hackamore.queries.ending import TextDeltas
+from hackamore.queries.outcomes import CollectResult, require_format
+from hackamore.queries.plain import with_guards
+from hackamore.queries.retrying import Attempts
+from hackamore.session.core import SessionBase, SessionCore, checked_content, prompt_fields, sent_servers
+from hackamore.session.events import SessionEvent
+from hackamore.session.readers import Inbox, Progress, Readers, TurnBase
+from hackamore.session.steering import SteeredQuery
+from hackamore.sync.attempts import answered
+from hackamore.sync.operations import Operations
+from hackamore.sync.seam import Seam, starting
+from hackamore.sync.waits import (
     OtherShell,
     Preparing,
     append_of,
@@ -52,27 +52,27 @@ from bridle.sync.waits import (
     is_cancellation,
     sleep,
 )
-from bridle.transports.opening import open_sync
-from bridle.transports.process.prepare import Preparation
-from bridle.transports.process.private_folders import make_folder, remove_folder
-from bridle.waiting.event_loops import context_for_thread
+from hackamore.transports.opening import open_sync
+from hackamore.transports.process.prepare import Preparation
+from hackamore.transports.process.private_folders import make_folder, remove_folder
+from hackamore.waiting.event_loops import context_for_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping
     from types import TracebackType
 
-    from bridle.errors import StreamWarning
-    from bridle.messages import ResultMessage
-    from bridle.options.options import Options
-    from bridle.options.retry import Retry
-    from bridle.protocol.log import SessionLog
-    from bridle.queries.ending import Item as QueryItem
-    from bridle.queries.ending import QueryCore
-    from bridle.queries.outcomes import RunResult
-    from bridle.queries.prompts import Priority, Prompt
-    from bridle.session.readers import Audience
-    from bridle.transcripts.stores.resume import Private, Step
-    from bridle.transports.base import SyncTransport, TransportSource
+    from hackamore.errors import StreamWarning
+    from hackamore.messages import ResultMessage
+    from hackamore.options.options import Options
+    from hackamore.options.retry import Retry
+    from hackamore.protocol.log import SessionLog
+    from hackamore.queries.ending import Item as QueryItem
+    from hackamore.queries.ending import QueryCore
+    from hackamore.queries.outcomes import RunResult
+    from hackamore.queries.prompts import Priority, Prompt
+    from hackamore.session.readers import Audience
+    from hackamore.transcripts.stores.resume import Private, Step
+    from hackamore.transports.base import SyncTransport, TransportSource
 
 __all__ = ["EventCursor", "MessageCursor", "QuerySession", "Session", "Steered", "Turn", "start_session"]
 
@@ -174,7 +174,7 @@ class Life(Generic[A]):
                 issue(warning)
             seam.launch(plan)
             self._private = None
-        except BridleError as error:
+        except HackamoreError as error:
             self._drop_private()
             with seam.lock:
                 if core.stop_asked:
@@ -190,7 +190,7 @@ class Life(Generic[A]):
         options = core.options
         if not self._own_transport or core.storing is None:
             return options
-        from bridle.transcripts.stores.resume import resume_steps, wants_store
+        from hackamore.transcripts.stores.resume import resume_steps, wants_store
 
         if not wants_store(options):
             return options
@@ -319,7 +319,7 @@ def _next(seam: Seam, inbox: Inbox, timeout: float | None = None) -> Any:
 class Turn(TurnBase):
     """One prompt and its answer: `for message in turn` iterates over its messages, up to its result."""
 
-    __module__ = "bridle.sync"
+    __module__ = "hackamore.sync"
 
     def __init__(self, progress: Progress, session: Session, seam: Seam) -> None:
         super().__init__(progress)
@@ -357,13 +357,13 @@ class Turn(TurnBase):
         Raises:
             TimeoutError: no message came in time.
             TurnTimeoutError: a timeout of the turn passed; the turn was interrupted, and the session can still be used.
-            BridleError: the session failed.
+            HackamoreError: the session failed.
         """
         self._progress.begin_reading()
         with short_traceback:
             try:
                 message: Message | None = _next(self._seam, self._inbox, checked_timeout(timeout))
-            except BridleError as error:
+            except HackamoreError as error:
                 raise self._with_partial(error)  # noqa: B904 - the same error
             return message
 
@@ -376,7 +376,7 @@ class Turn(TurnBase):
             An iterator of texts.
 
         Raises:
-            BridleError: as iterating over the turn.
+            HackamoreError: as iterating over the turn.
 
         Example:
             ::
@@ -416,7 +416,7 @@ class Turn(TurnBase):
             if not self.state.over:
                 self._session.interrupt(timeout=timeout)
 
-    def _with_partial(self, error: BridleError) -> BridleError:
+    def _with_partial(self, error: HackamoreError) -> HackamoreError:
         """Add the messages of the turn so far to an error."""
         return error.add_partial(self._progress.recent.partial(error.session_id or self._session.session_id))
 
@@ -435,7 +435,7 @@ class Turn(TurnBase):
             TurnCancelledError: the turn ended without a result, because its prompt was cancelled, for example.
             TurnTimeoutError: a timeout of the turn passed; the turn was interrupted, and the session can still be used.
             TimeoutError: `timeout` passed; the turn continues.
-            BridleError: the session failed.
+            HackamoreError: the session failed.
 
         Example:
             ::
@@ -499,7 +499,7 @@ class _Cursor(Generic[Item]):
         Raises:
             TimeoutError: no item came in time.
             SessionNotStartedError: the session was not started.
-            BridleError: the session failed (only from `messages()`).
+            HackamoreError: the session failed (only from `messages()`).
         """
         with short_traceback:
             if not (self._inbox.items or self._inbox.over) and self._session.state is SessionState.NEW:
@@ -549,7 +549,7 @@ class Session(OtherShell, SessionBase, Operations):
                     ...
     """
 
-    __module__ = "bridle.sync"
+    __module__ = "hackamore.sync"
 
     def __init__(
         self, options: Options | None = None, *, transport: SyncTransport | TransportSource | None = None
@@ -586,7 +586,7 @@ class Session(OtherShell, SessionBase, Operations):
         Example:
             ::
 
-                session = bridle.Session()
+                session = hackamore.Session()
                 session.start()
         """
         with short_traceback:
@@ -616,7 +616,7 @@ class Session(OtherShell, SessionBase, Operations):
             timeout: seconds after which the CLI is stopped; None waits without limit.
 
         Raises:
-            BridleError: the session failed.
+            HackamoreError: the session failed.
         """
         core, seam = self._core, self._seam
         timeout = checked_timeout(timeout)
@@ -715,12 +715,12 @@ class Session(OtherShell, SessionBase, Operations):
             OutputError: the structured output does not fit `output_type`.
             TurnCancelledError: the turn ended without a result.
             TurnTimeoutError: a timeout of the turn passed; the turn was interrupted, and the session can still be used.
-            BridleError: the session failed.
+            HackamoreError: the session failed.
 
         Example:
             ::
 
-                with bridle.Session(Options(output_format=int)) as session:
+                with hackamore.Session(Options(output_format=int)) as session:
                     answer = session.ask("How many tests are there?", output_type=int)
                     print(answer.output)
         """
@@ -739,12 +739,12 @@ class Session(OtherShell, SessionBase, Operations):
         earlier = list(core.warnings)
         turn = self.send(prompt)
         messages: list[Message] = []
-        error: BridleError | None = None
+        error: HackamoreError | None = None
         try:
             for message in turn:
                 messages.append(message)  # noqa: PERF402 - what came before an error is kept
             turn.result()
-        except BridleError as problem:
+        except HackamoreError as problem:
             error = problem
         except BaseException:
             # No caller waits for the answer any more: the model must not work on.
@@ -804,7 +804,7 @@ class Session(OtherShell, SessionBase, Operations):
         Raises:
             TimeoutError: the session is still busy after `timeout`.
             SessionNotStartedError: the session was not started.
-            BridleError: the session ended meanwhile.
+            HackamoreError: the session ended meanwhile.
 
         Example:
             ::
@@ -974,7 +974,7 @@ class Steered:
                 self._audience.send_all(self._prompt, time.monotonic())
         try:
             self._life.begin(resumable=resumable)
-        except BridleError:
+        except HackamoreError:
             if not self._audience.tells_the_end:
                 raise
 

@@ -1,4 +1,4 @@
-"""Waits of a query and of a start in a thread: the launch plan, output, the exit. `bridle.aio.waits` has the same for event loops."""
+"""Waits of a query and of a start in a thread: the launch plan, output, the exit. `hackamore.aio.waits` has the same for event loops."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from bridle.checked.functions import is_async
-from bridle.sync import private_loop
-from bridle.transports.process.prepare import child_settings
-from bridle.transports.process.subprocess_sync import SyncChildProcess
+from hackamore.checked.functions import is_async
+from hackamore.sync import private_loop
+from hackamore.transports.process.prepare import child_settings
+from hackamore.transports.process.subprocess_sync import SyncChildProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridle.launch import LaunchPlan
-    from bridle.options.options import Options
-    from bridle.options.stores import SessionStore
-    from bridle.transports.base import SyncTransport
-    from bridle.transports.process.prepare import Preparation
+    from hackamore.launch import LaunchPlan
+    from hackamore.options.options import Options
+    from hackamore.options.stores import SessionStore
+    from hackamore.transports.base import SyncTransport
+    from hackamore.transports.process.prepare import Preparation
 
 __all__ = [
     "OtherShell",
@@ -108,7 +108,7 @@ def call_store(function: Callable[..., Any], arguments: tuple[Any, ...], seconds
         except BaseException as error:
             outcome.append((None, error))
 
-    thread = threading.Thread(target=work, name="bridle-store", daemon=True)
+    thread = threading.Thread(target=work, name="hackamore-store", daemon=True)
     thread.start()
     thread.join(seconds)
     if not outcome:
@@ -153,4 +153,4 @@ class OtherShell:
 
 def _other_shell(used: object, word: str) -> str:
     name = type(used).__name__.replace("QueryStream", "query").replace("MapStream", "map")
-    return f"`bridle.sync.{name}` is blocking: use `{word}`, or `bridle.{name}`, which works with `async {word}`."
+    return f"`hackamore.sync.{name}` is blocking: use `{word}`, or `hackamore.{name}`, which works with `async {word}`."

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bridle.messages import McpToolUseBlock, ServerToolUseBlock, TextBlock, ThinkingBlock, ToolUseBlock
+from hackamore.messages import McpToolUseBlock, ServerToolUseBlock, TextBlock, ThinkingBlock, ToolUseBlock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from opentelemetry import propagate
 
-from bridle.errors import OptionsError
+from hackamore.errors import OptionsError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from opentelemetry.context import Context
 
-    from bridle.options.options import Options
+    from hackamore.options.options import Options
 
 __all__ = ["captures_content", "check_exporters", "provider", "switches", "trace_context"]
 

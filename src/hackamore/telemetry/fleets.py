@@ -8,9 +8,9 @@ from opentelemetry import context as contexts
 from opentelemetry import propagate
 from opentelemetry.trace import set_span_in_context
 
-from bridle.options.observing import AttemptObservation, RunObservation
-from bridle.telemetry import names
-from bridle.telemetry.watch import end_span
+from hackamore.options.observing import AttemptObservation, RunObservation
+from hackamore.telemetry import names
+from hackamore.telemetry.watch import end_span
 
 if TYPE_CHECKING:
     from contextvars import Token
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace import Span, Tracer
 
-    from bridle.options.observing import AttemptFacts
-    from bridle.telemetry.watch import Instruments
+    from hackamore.options.observing import AttemptFacts
+    from hackamore.telemetry.watch import Instruments
 
 __all__ = ["AttemptSpans", "RunSpans"]
 

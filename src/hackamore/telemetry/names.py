@@ -1,7 +1,7 @@
 """Every name that telemetry uses: spans, attributes, metrics. The guide and the tests read these tables.
 
 Names that begin with `gen_ai`, `mcp`, `error` and `process` are those of the semantic conventions of OpenTelemetry. Those that begin with
-`bridle` are not in the conventions.
+`hackamore` are not in the conventions.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ INVOKE_AGENT: Final = "invoke_agent"
 CHAT: Final = "chat"
 EXECUTE_TOOL: Final = "execute_tool"
 TOOLS_CALL: Final = "tools/call"
-PERMISSION: Final = "bridle.permission"
-HOOK: Final = "bridle.hook"
-FLEET_RUN: Final = "bridle.fleet.run"
-FLEET_ATTEMPT: Final = "bridle.fleet.attempt"
-FLEET_WORKSPACE: Final = "bridle.fleet.workspace"
-FLEET_VERIFY: Final = "bridle.fleet.verify"
-POOL_WAIT: Final = "bridle.pool.wait"
+PERMISSION: Final = "hackamore.permission"
+HOOK: Final = "hackamore.hook"
+FLEET_RUN: Final = "hackamore.fleet.run"
+FLEET_ATTEMPT: Final = "hackamore.fleet.attempt"
+FLEET_WORKSPACE: Final = "hackamore.fleet.workspace"
+FLEET_VERIFY: Final = "hackamore.fleet.verify"
+POOL_WAIT: Final = "hackamore.pool.wait"
 
 
 class SpanName(NamedTuple):
@@ -50,14 +50,14 @@ SPANS: Final = (
     ),
     SpanName("chat {model}", "CLIENT", "`invoke_agent`", "one response of the model; its times are derived"),
     SpanName("execute_tool {tool}", "INTERNAL", "`invoke_agent`", "one tool call, until its result"),
-    SpanName("bridle.permission", "INTERNAL", "`execute_tool`", "one call of `can_use_tool`"),
-    SpanName("bridle.hook {event}", "INTERNAL", "`execute_tool`, or `invoke_agent`", "one call of a hook"),
+    SpanName("hackamore.permission", "INTERNAL", "`execute_tool`", "one call of `can_use_tool`"),
+    SpanName("hackamore.hook {event}", "INTERNAL", "`execute_tool`, or `invoke_agent`", "one call of a hook"),
     SpanName("tools/call {tool}", "SERVER", "`execute_tool`", "one call of an in-process tool"),
     SpanName("invoke_agent {subagent}", "INTERNAL", "`execute_tool`", "one subagent"),
     SpanName(FLEET_RUN, "INTERNAL", "the caller's current span", "one run of a fleet"),
-    SpanName(FLEET_ATTEMPT, "INTERNAL", "`bridle.fleet.run`", "one attempt at a task; its `invoke_agent` is inside"),
-    SpanName(FLEET_WORKSPACE, "INTERNAL", "`bridle.fleet.attempt`", "making or finishing the folder of the agent"),
-    SpanName(FLEET_VERIFY, "INTERNAL", "`bridle.fleet.attempt`", "the check of an answer"),
+    SpanName(FLEET_ATTEMPT, "INTERNAL", "`hackamore.fleet.run`", "one attempt at a task; its `invoke_agent` is inside"),
+    SpanName(FLEET_WORKSPACE, "INTERNAL", "`hackamore.fleet.attempt`", "making or finishing the folder of the agent"),
+    SpanName(FLEET_VERIFY, "INTERNAL", "`hackamore.fleet.attempt`", "the check of an answer"),
     SpanName(POOL_WAIT, "INTERNAL", "the caller's current span", "the wait of a caller for a session of a pool"),
 )
 
@@ -87,32 +87,32 @@ OUTPUT_MESSAGES: Final = "gen_ai.output.messages"
 MCP_METHOD: Final = "mcp.method.name"
 ERROR_TYPE: Final = "error.type"
 EXIT_CODE: Final = "process.exit.code"
-BACKGROUND: Final = "bridle.background"
-COST: Final = "bridle.cost.usd"
-TOTAL_COST: Final = "bridle.cost.total_usd"
-DECISION: Final = "bridle.decision"
-DERIVED_TIMES: Final = "bridle.times.derived"
-ENDED: Final = "bridle.callback.outcome"
-HOOK_EVENT: Final = "bridle.hook.event"
-FLEET_ID: Final = "bridle.fleet.id"
-FLEET_CONCURRENCY: Final = "bridle.fleet.concurrency"
-FLEET_STEP: Final = "bridle.fleet.workspace.step"
-TASK_ID: Final = "bridle.fleet.task.id"
-TASK_STATE: Final = "bridle.fleet.task.state"
-ATTEMPT: Final = "bridle.fleet.attempt.number"
-ATTEMPT_CAUSE: Final = "bridle.fleet.attempt.cause"
-ATTEMPT_RESUMED: Final = "bridle.fleet.attempt.resumed"
-INFERENCE_CALLS: Final = "bridle.inference_calls"
-ON_FAILURE: Final = "bridle.on_failure"
-OPERATION_OF_SESSION: Final = "bridle.operation"
-POOL_REASON: Final = "bridle.pool.hibernation.reason"
-POOL_SOURCE: Final = "bridle.pool.session.source"
-REASON: Final = "bridle.decision.reason"
-RULE: Final = "bridle.decision.rule"
-TERMINAL_REASON: Final = "bridle.terminal_reason"
-TOOL_CALLS: Final = "bridle.tool_calls"
-TURN_ID: Final = "bridle.turn.id"
-TURN_STATE: Final = "bridle.turn.state"
+BACKGROUND: Final = "hackamore.background"
+COST: Final = "hackamore.cost.usd"
+TOTAL_COST: Final = "hackamore.cost.total_usd"
+DECISION: Final = "hackamore.decision"
+DERIVED_TIMES: Final = "hackamore.times.derived"
+ENDED: Final = "hackamore.callback.outcome"
+HOOK_EVENT: Final = "hackamore.hook.event"
+FLEET_ID: Final = "hackamore.fleet.id"
+FLEET_CONCURRENCY: Final = "hackamore.fleet.concurrency"
+FLEET_STEP: Final = "hackamore.fleet.workspace.step"
+TASK_ID: Final = "hackamore.fleet.task.id"
+TASK_STATE: Final = "hackamore.fleet.task.state"
+ATTEMPT: Final = "hackamore.fleet.attempt.number"
+ATTEMPT_CAUSE: Final = "hackamore.fleet.attempt.cause"
+ATTEMPT_RESUMED: Final = "hackamore.fleet.attempt.resumed"
+INFERENCE_CALLS: Final = "hackamore.inference_calls"
+ON_FAILURE: Final = "hackamore.on_failure"
+OPERATION_OF_SESSION: Final = "hackamore.operation"
+POOL_REASON: Final = "hackamore.pool.hibernation.reason"
+POOL_SOURCE: Final = "hackamore.pool.session.source"
+REASON: Final = "hackamore.decision.reason"
+RULE: Final = "hackamore.decision.rule"
+TERMINAL_REASON: Final = "hackamore.terminal_reason"
+TOOL_CALLS: Final = "hackamore.tool_calls"
+TURN_ID: Final = "hackamore.turn.id"
+TURN_STATE: Final = "hackamore.turn.state"
 
 ATTRIBUTES: Final = {
     OPERATION: "`invoke_agent`, `chat` or `execute_tool`",
@@ -202,41 +202,41 @@ TOKEN_USAGE: Final = MetricName(
     "gen_ai.client.token.usage", "histogram", "{token}", "Tokens that a model used in a turn.", _TOKENS
 )
 FIRST_MESSAGE: Final = MetricName(
-    "bridle.turn.time_to_first_message",
+    "hackamore.turn.time_to_first_message",
     "histogram",
     "s",
     "Time from a prompt to the first message of the model.",
     _SECONDS,
 )
 PERMISSION_WAIT: Final = MetricName(
-    "bridle.permission.wait", "histogram", "s", "Time until `can_use_tool` answered.", _SECONDS
+    "hackamore.permission.wait", "histogram", "s", "Time until `can_use_tool` answered.", _SECONDS
 )
 CONTROL_DURATION: Final = MetricName(
-    "bridle.control.duration", "histogram", "s", "Round trip of a control operation.", _SECONDS
+    "hackamore.control.duration", "histogram", "s", "Round trip of a control operation.", _SECONDS
 )
-PROCESS_STARTS: Final = MetricName("bridle.process.starts", "counter", "{process}", "Started CLI processes.")
-COST_SPENT: Final = MetricName("bridle.cost", "counter", "USD", "Cost in US dollars, as the CLI estimates it.")
+PROCESS_STARTS: Final = MetricName("hackamore.process.starts", "counter", "{process}", "Started CLI processes.")
+COST_SPENT: Final = MetricName("hackamore.cost", "counter", "USD", "Cost in US dollars, as the CLI estimates it.")
 _WORK: Final = tuple(0.1 * 2**power for power in range(18))
-TASKS: Final = MetricName("bridle.fleet.tasks", "counter", "{task}", "Tasks that are over, by state.")
-ATTEMPTS: Final = MetricName("bridle.fleet.attempts", "counter", "{attempt}", "Attempts that are over, by cause.")
+TASKS: Final = MetricName("hackamore.fleet.tasks", "counter", "{task}", "Tasks that are over, by state.")
+ATTEMPTS: Final = MetricName("hackamore.fleet.attempts", "counter", "{attempt}", "Attempts that are over, by cause.")
 TASK_DURATION: Final = MetricName(
-    "bridle.fleet.task.duration", "histogram", "s", "Time that all attempts of a task took.", _WORK
+    "hackamore.fleet.task.duration", "histogram", "s", "Time that all attempts of a task took.", _WORK
 )
 TASK_WAIT: Final = MetricName(
-    "bridle.fleet.task.wait",
+    "hackamore.fleet.task.wait",
     "histogram",
     "s",
     "Time that a task was queued or waited before an attempt.",
     _WORK,
 )
 POOL_WAITS: Final = MetricName(
-    "bridle.pool.wait.duration", "histogram", "s", "Time that a caller waited for a session of a pool.", _SECONDS
+    "hackamore.pool.wait.duration", "histogram", "s", "Time that a caller waited for a session of a pool.", _SECONDS
 )
-POOL_WAITING: Final = MetricName("bridle.pool.waiting", "updowncounter", "{caller}", "Callers that wait for a session.")
+POOL_WAITING: Final = MetricName("hackamore.pool.waiting", "updowncounter", "{caller}", "Callers that wait for a session.")
 POOL_HIBERNATIONS: Final = MetricName(
-    "bridle.pool.hibernations", "counter", "{conversation}", "Conversations that gave their process up, by reason."
+    "hackamore.pool.hibernations", "counter", "{conversation}", "Conversations that gave their process up, by reason."
 )
-LIMIT: Final = MetricName("bridle.fleet.limit", "updowncounter", "{agent}", "Agents that may run at the same time.")
+LIMIT: Final = MetricName("hackamore.fleet.limit", "updowncounter", "{agent}", "Agents that may run at the same time.")
 
 METRICS: Final = (
     AGENT_DURATION,

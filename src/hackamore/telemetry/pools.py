@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from opentelemetry import context as contexts
 
-from bridle.telemetry import names
-from bridle.telemetry.watch import end_span
+from hackamore.telemetry import names
+from hackamore.telemetry.watch import end_span
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
-    from bridle.telemetry.watch import Instruments
+    from hackamore.telemetry.watch import Instruments
 
 __all__ = ["PoolSpans", "WaitSpan"]
 

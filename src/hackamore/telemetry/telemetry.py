@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from bridle._version import __version__
-from bridle.errors import OptionsError
+from hackamore._version import __version__
+from hackamore.errors import OptionsError
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import Tracer, TracerProvider
 
-    from bridle.options.observing import (
+    from hackamore.options.observing import (
         AttemptFacts,
         AttemptObservation,
         Observation,
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
         RunObservation,
         Subject,
     )
-    from bridle.telemetry.watch import Instruments
+    from hackamore.telemetry.watch import Instruments
 
 __all__ = ["Telemetry"]
 
-SCOPE = "bridle"
+SCOPE = "hackamore"
 # One for all objects: without an SDK, OpenTelemetry keeps each meter with its instruments for an SDK that may come.
 _of_global_provider: list[tuple[object, Instruments]] = []
 
@@ -36,7 +36,7 @@ class Telemetry:
     requests, hooks and subagents inside. The trace context goes to the CLI as `TRACEPARENT`. Spans opened in callbacks and in-process
     tools are children of the span of their call. A fleet has a span for each run and each attempt around them.
 
-    Needs `bridle[otel]`, and an SDK that the application configures; without an SDK nothing is recorded. One that an executor sends to
+    Needs `hackamore[otel]`, and an SDK that the application configures; without an SDK nothing is recorded. One that an executor sends to
     another process uses the global providers there.
 
     Args:
@@ -55,8 +55,8 @@ class Telemetry:
     Example:
         ::
 
-            options = bridle.Options(telemetry=bridle.Telemetry())
-            answer = await bridle.run("How many tests are there?", options)
+            options = hackamore.Options(telemetry=hackamore.Telemetry())
+            answer = await hackamore.run("How many tests are there?", options)
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Telemetry:
             import opentelemetry.trace  # noqa: F401
         except ImportError:
             raise OptionsError(
-                "`bridle.Telemetry` needs the package opentelemetry-api, which is not installed. Install `bridle[otel]`.",
+                "`hackamore.Telemetry` needs the package opentelemetry-api, which is not installed. Install `hackamore[otel]`.",
                 field="telemetry",
             ) from None
         _check_provider("tracer_provider", tracer_provider, "get_tracer")
@@ -91,7 +91,7 @@ class Telemetry:
         self._kept: list[tuple[object, Instruments]] = _of_global_provider if meter_provider is None else []
 
     def observe(self, subject: Subject) -> Observation:
-        """Begin to observe a query or session. Bridle calls this.
+        """Begin to observe a query or session. Hackamore calls this.
 
         Args:
             subject: the query or session.
@@ -102,9 +102,9 @@ class Telemetry:
         Raises:
             OptionsError: with `cli=True`, the CLI would export to its standard output.
         """
-        from bridle.launch.plan import inherited_variables
-        from bridle.telemetry import environment
-        from bridle.telemetry.watch import Settings, Watch
+        from hackamore.launch.plan import inherited_variables
+        from hackamore.telemetry import environment
+        from hackamore.telemetry.watch import Settings, Watch
 
         variables = inherited_variables(subject.options, os.environ)
         if self._cli:
@@ -123,7 +123,7 @@ class Telemetry:
         )
 
     def observe_run(self, fleet: str, concurrency: int) -> RunObservation:
-        """Begin to observe a run of a fleet. Bridle calls this.
+        """Begin to observe a run of a fleet. Hackamore calls this.
 
         Args:
             fleet: the id of the journal.
@@ -132,12 +132,12 @@ class Telemetry:
         Returns:
             The object that makes the span and the metrics.
         """
-        from bridle.telemetry.fleets import RunSpans
+        from hackamore.telemetry.fleets import RunSpans
 
         return RunSpans(self._tracer(), self._measures(), fleet, concurrency)
 
     def observe_attempt(self, facts: AttemptFacts, run: dict[str, str]) -> AttemptObservation:
-        """Begin to observe an attempt at a task of a fleet. Bridle calls this.
+        """Begin to observe an attempt at a task of a fleet. Hackamore calls this.
 
         Args:
             facts: the attempt.
@@ -146,17 +146,17 @@ class Telemetry:
         Returns:
             The object that makes the spans.
         """
-        from bridle.telemetry.fleets import AttemptSpans
+        from hackamore.telemetry.fleets import AttemptSpans
 
         return AttemptSpans(self._tracer(), facts, run)
 
     def observe_pool(self) -> PoolObservation:
-        """Begin to observe a session pool. Bridle calls this.
+        """Begin to observe a session pool. Hackamore calls this.
 
         Returns:
             The object that makes the spans and the metrics.
         """
-        from bridle.telemetry.pools import PoolSpans
+        from hackamore.telemetry.pools import PoolSpans
 
         return PoolSpans(self._tracer(), self._measures())
 
@@ -168,7 +168,7 @@ class Telemetry:
     def _measures(self) -> Instruments:
         from opentelemetry import metrics
 
-        from bridle.telemetry.watch import Instruments
+        from hackamore.telemetry.watch import Instruments
 
         meters = self._meter_provider or metrics.get_meter_provider()
         if not self._kept or self._kept[0][0] is not meters:  # the application may configure a provider later

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from bridle.telemetry import names
+from hackamore.telemetry import names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bridle.messages import ModelUsage, ResultMessage
-    from bridle.messages.conversation import Usage
+    from hackamore.messages import ModelUsage, ResultMessage
+    from hackamore.messages.conversation import Usage
 
 __all__ = ["Ledger", "Tokens"]
 

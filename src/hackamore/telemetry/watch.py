@@ -17,8 +17,8 @@ from opentelemetry import context as contexts
 from opentelemetry import propagate
 from opentelemetry.trace import Link, SpanKind, Status, StatusCode, set_span_in_context
 
-from bridle.budgets.prices import SYNTHETIC
-from bridle.messages import (
+from hackamore.budgets.prices import SYNTHETIC
+from hackamore.messages import (
     AssistantMessage,
     McpToolUseBlock,
     ResultMessage,
@@ -31,12 +31,12 @@ from bridle.messages import (
     ToolUseBlock,
     UserMessage,
 )
-from bridle.messages.conversation import Usage  # noqa: TC001 - decoders read it
-from bridle.options.observing import Observation
-from bridle.telemetry import names
-from bridle.telemetry.content import as_json, message_json, parts_of, prompt_json
-from bridle.telemetry.environment import trace_context
-from bridle.telemetry.usage import Ledger, Tokens
+from hackamore.messages.conversation import Usage  # noqa: TC001 - decoders read it
+from hackamore.options.observing import Observation
+from hackamore.telemetry import names
+from hackamore.telemetry.content import as_json, message_json, parts_of, prompt_json
+from hackamore.telemetry.environment import trace_context
+from hackamore.telemetry.usage import Ledger, Tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import Counter, Histogram, Meter, UpDownCounter
     from opentelemetry.trace import Span, Tracer
 
-    from bridle.errors import BridleError
-    from bridle.messages import Message
-    from bridle.options.observing import CallbackCall, CallbackEnd, Subject
+    from hackamore.errors import HackamoreError
+    from hackamore.messages import Message
+    from hackamore.options.observing import CallbackCall, CallbackEnd, Subject
 
 __all__ = ["Instruments", "Settings", "Watch", "end_span"]
 
@@ -220,14 +220,14 @@ class Watch(Observation):
         if self._content:
             turn.agent.span.set_attribute(names.INPUT_MESSAGES, prompt_json(content))
 
-    def turn_changed(self, turn_id: str, state: str, error: BridleError | None) -> None:
+    def turn_changed(self, turn_id: str, state: str, error: HackamoreError | None) -> None:
         """Follow a turn, and end its span."""
         if state == "started":
             self._current = self._turns.get(turn_id)
         elif state != "queued" and (turn := self._turns.pop(turn_id, None)) is not None:
             self._end_turn(turn, state, error)
 
-    def _end_turn(self, turn: _Turn, state: str, error: BridleError | None) -> None:
+    def _end_turn(self, turn: _Turn, state: str, error: HackamoreError | None) -> None:
         if self._current is turn:
             self._current = None
         self._last = turn
@@ -299,7 +299,7 @@ class Watch(Observation):
         """Begin to measure a control operation."""
         self._requests[request_id] = operation, time.monotonic()
 
-    def request_ended(self, request_id: str, error: BridleError | None) -> None:
+    def request_ended(self, request_id: str, error: HackamoreError | None) -> None:
         """Measure a control operation."""
         operation, began = self._requests.pop(request_id, ("", 0.0))
         if operation:
@@ -308,7 +308,7 @@ class Watch(Observation):
                 measured[names.ERROR_TYPE] = type(error).__name__
             self._instruments.control_duration.record(time.monotonic() - began, measured, self._caller)
 
-    def ended(self, error: BridleError | None, exit_code: int | None) -> None:
+    def ended(self, error: HackamoreError | None, exit_code: int | None) -> None:
         """End all spans."""
         state = "interrupted" if error is None else "failed"
         for span, _ in self._callbacks.values():
@@ -667,7 +667,7 @@ def end_span(span: Span, failure: str, measured: dict[str, Any] | None = None) -
     span.end()
 
 
-def _failure(error: BridleError | None, result: ResultMessage | None) -> str:
+def _failure(error: HackamoreError | None, result: ResultMessage | None) -> str:
     """Return the kind of failure of a turn."""
     if error is not None:
         return type(error).__name__

@@ -1,7 +1,7 @@
-"""Test doubles for people who build on Bridle, and for Bridle itself.
+"""Test doubles for people who build on Hackamore, and for Hackamore itself.
 
 `Script` is a conversation; `SimulatedCLI` plays it without any CLI; `ScriptedModel` plays the model for the real CLI. Names are loaded
-when they are first used: the pytest plugin lives in this package and is imported in every test run wherever Bridle is installed.
+when they are first used: the pytest plugin lives in this package and is imported in every test run wherever Hackamore is installed.
 
 Each public name stands once, in the table below. Type checkers read `__init__.pyi`, which `./dev docs` makes of it.
 """
@@ -9,7 +9,7 @@ Each public name stands once, in the table below. Type checkers read `__init__.p
 from __future__ import annotations
 
 PLACES: dict[str, str] = {
-    name: f"bridle.testing.{module}"
+    name: f"hackamore.testing.{module}"
     for module, names in {
         "cassettes.cassette": "Cassette cassette",
         "conformance": "check_cli check_session_store check_transport",

@@ -2,7 +2,7 @@
 
 ::
 
-    BridleError, AssertionError
+    HackamoreError, AssertionError
      |- ScriptError
          |- UnexpectedModelRequestError
          |- UnconsumedStepsError
@@ -14,15 +14,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bridle.errors import BridleError
+from hackamore.errors import HackamoreError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bridle.testing.model.requests import ModelRequest
+    from hackamore.testing.model.requests import ModelRequest
 
 
-class ScriptError(BridleError, AssertionError):
+class ScriptError(HackamoreError, AssertionError):
     """A test's script and what really happened disagree; pytest shows it as a failed assertion."""
 
 

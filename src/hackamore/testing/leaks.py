@@ -5,7 +5,7 @@
     with no_leaks():
         main()
 
-The pytest plugin puts this around tests (`bridle_leak_check`). Linux sees everything; elsewhere descriptors are seen through `/dev/fd`,
+The pytest plugin puts this around tests (`hackamore_leak_check`). Linux sees everything; elsewhere descriptors are seen through `/dev/fd`,
 and a process that made itself a daemon is seen nowhere.
 """
 
@@ -27,7 +27,7 @@ DEFAULT_SECONDS = 2.0
 """Seconds for things that end without help; the wait happens only if something is left."""
 LEFT_ADVICE = (
     "Leave sessions and streams by `async with` or `with`, join threads, wait for tasks, close files. Name things that are "
-    "meant to stay with `bridle_leak_check.allow(...)`, or make them in a fixture of a wider scope."
+    "meant to stay with `hackamore_leak_check.allow(...)`, or make them in a fixture of a wider scope."
 )
 _LOOK_SECONDS = 0.01
 # Pools that belong to an event loop and are taken up again, and what watches over the test itself.
@@ -106,8 +106,8 @@ class Snapshot:
 
 
 def _retire_helpers() -> None:
-    """End what Bridle keeps for the next CLI, if there is none now: it would end by itself, but tests would wait for that."""
-    module = sys.modules.get("bridle.transports.process.reaper")
+    """End what Hackamore keeps for the next CLI, if there is none now: it would end by itself, but tests would wait for that."""
+    module = sys.modules.get("hackamore.transports.process.reaper")
     if module is not None:
         module.reaper.retire()
 
@@ -126,9 +126,9 @@ def _everything() -> list[Leak]:
 
 
 def _processes() -> Iterable[Leak]:
-    from bridle.transports.process.processes import descendants
+    from hackamore.transports.process.processes import descendants
 
-    watching = getattr(getattr(sys.modules.get("bridle.transports.process.watchdog"), "watchdog", None), "pid", None)
+    watching = getattr(getattr(sys.modules.get("hackamore.transports.process.watchdog"), "watchdog", None), "pid", None)
     for who in descendants(os.getpid()):
         command = _command(who[0])
         if who[0] != watching and not any(servant in part for servant in _SERVANTS for part in command):
@@ -145,7 +145,7 @@ def _command(pid: int) -> list[str]:
 
 def _shown(command: list[str]) -> str:
     """Return a command without the values of its arguments: prompts and secrets may be among them."""
-    from bridle.errors import escape_terminal
+    from hackamore.errors import escape_terminal
 
     program, *arguments = command or [""]
     telling = [part.partition("=")[0] for part in arguments if part.startswith("-") or os.path.isfile(part)]

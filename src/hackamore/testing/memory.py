@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Protocol
 
 import anyio
 
-from bridle.waiting.event_loops import Loop
+from hackamore.waiting.event_loops import Loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridle.launch.plan import LaunchPlan
+    from hackamore.launch.plan import LaunchPlan
 
 _TAIL = 64 * 1024
 

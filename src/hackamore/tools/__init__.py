@@ -2,7 +2,7 @@
 
 ::
 
-    from bridle.tools import tool, tool_server
+    from hackamore.tools import tool, tool_server
 
     @tool(read_only=True)
     async def price(article: str, amount: int = 1) -> float:
@@ -17,12 +17,12 @@ a result. No package is needed for it. This package is pure: it says what to cal
 
 from __future__ import annotations
 
-from bridle.tools import arguments, content, declared, server, serving
-from bridle.tools.arguments import *
-from bridle.tools.content import *
-from bridle.tools.declared import *
-from bridle.tools.server import *
-from bridle.tools.serving import *
+from hackamore.tools import arguments, content, declared, server, serving
+from hackamore.tools.arguments import *
+from hackamore.tools.content import *
+from hackamore.tools.declared import *
+from hackamore.tools.server import *
+from hackamore.tools.serving import *
 
 __all__ = []
 __all__ += arguments.__all__

@@ -6,13 +6,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bridle.tools.server import ToolServer
+    from hackamore.tools.server import ToolServer
 
 __all__ = ["serve_stdio"]
 
 
 async def serve_stdio(server: ToolServer) -> None:
-    """Serve tools to an MCP client on stdin and stdout, as `bridle.tools.serve_stdio` does, until the client closes stdin.
+    """Serve tools to an MCP client on stdin and stdout, as `hackamore.tools.serve_stdio` does, until the client closes stdin.
 
     Signals are left to the program. A cancelled call ends the service in the same order.
 
@@ -29,4 +29,4 @@ async def serve_stdio(server: ToolServer) -> None:
             async with database() as connection:
                 await serve_stdio(tool_server("shop", tools_for(connection)))
     """
-    await import_module("bridle.aio.stdio").serve(server)  # by name: it stands above tools
+    await import_module("hackamore.aio.stdio").serve(server)  # by name: it stands above tools

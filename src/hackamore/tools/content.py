@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from bridle.errors import escape_terminal, text_of
+from hackamore.errors import escape_terminal, text_of
 
 __all__ = ["Audio", "ContentItem", "EmbeddedResource", "Image", "ResourceLink", "ToolError", "ToolResult"]
 
@@ -32,7 +32,7 @@ class ToolError(Exception):
             raise ToolError("There is no such article.")
     """
 
-    __module__ = "bridle"
+    __module__ = "hackamore"
 
 
 class ContentItem:
@@ -249,7 +249,7 @@ def result_of(outcome: object, *, promised: bool = False, tool: str = "") -> dic
             )
     except Exception as error:  # the value's own methods may raise anything
         reason = f"{error}." if isinstance(error, _UnusableResultError) else _message(error)
-        from bridle.waiting.log import logger
+        from hackamore.waiting.log import logger
 
         logger.error("the result of tool `%s` cannot be used: %s", tool, escape_terminal(reason, 500), exc_info=error)
         return error_result(f"The tool's result cannot be used: {reason}")

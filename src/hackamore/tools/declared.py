@@ -23,9 +23,9 @@ from typing import (
     overload,
 )
 
-from bridle.checked.functions import reached
-from bridle.errors import OptionsError, short_traceback
-from bridle.tools.arguments import REQUIRED, ArgumentsError, Parameter, PlainArguments, TypedArguments, schema_of
+from hackamore.checked.functions import reached
+from hackamore.errors import OptionsError, short_traceback
+from hackamore.tools.arguments import REQUIRED, ArgumentsError, Parameter, PlainArguments, TypedArguments, schema_of
 
 if TYPE_CHECKING:
     import inspect
@@ -97,7 +97,7 @@ class ToolContext:
     def session(self) -> Any:
         """The session of the call; None outside a session, and once no other object holds it any more.
 
-        In a plain function, which runs in a thread, its methods block; in an async one they are awaited, except with `bridle.sync`.
+        In a plain function, which runs in a thread, its methods block; in an async one they are awaited, except with `hackamore.sync`.
         """
         return reached(self._session)
 

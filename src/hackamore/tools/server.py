@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from bridle._version import __version__
-from bridle.errors import OptionsError, escape_terminal, text_of
-from bridle.tools.arguments import ArgumentsError
-from bridle.tools.content import cancelled_result, error_result, result_of, without_surrogates
-from bridle.tools.declared import Tool, ToolContext
+from hackamore._version import __version__
+from hackamore.errors import OptionsError, escape_terminal, text_of
+from hackamore.tools.arguments import ArgumentsError
+from hackamore.tools.content import cancelled_result, error_result, result_of, without_surrogates
+from hackamore.tools.declared import Tool, ToolContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -136,7 +136,7 @@ class ToolServer:
     Args:
         name: the name that the server reports.
         tools: tools made by `@tool`, or plain functions.
-        version: the version, for people; None for the version of Bridle.
+        version: the version, for people; None for the version of Hackamore.
         instructions: a text for the model about the tools together; None for no text.
 
     Attributes:
@@ -194,7 +194,7 @@ class ToolServer:
         except (
             BaseException
         ) as error:  # types of users check the arguments: `SystemExit` in them is a failure like others
-            from bridle.waiting.log import logger
+            from hackamore.waiting.log import logger
 
             logger.error("tool server %r: a message could not be handled", self.name, exc_info=error)
             identifier = message.get("id") if isinstance(message, dict) else None
@@ -309,7 +309,7 @@ def tool_server(
     Args:
         name: the name that the server reports. The model sees the name in the options.
         tools: tools made by `@tool`, or plain functions.
-        version: the version, for people; None for the version of Bridle.
+        version: the version, for people; None for the version of Hackamore.
         instructions: a text for the model about the tools together; None for no text.
 
     Returns:
@@ -351,7 +351,7 @@ def _as_tool(entry: Any) -> Tool[..., Any]:
             raise OptionsError(
                 f"`tools` must hold what `@tool` made, not {type(entry).__name__} ({entry!r:.80}).", field="tools"
             )
-        from bridle.tools.declared import tool
+        from hackamore.tools.declared import tool
 
         made = tool(entry)
     found: Tool[..., Any] = made

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bridle.tools.server import ToolServer
+    from hackamore.tools.server import ToolServer
 
 __all__ = ["serve_stdio"]
 
@@ -17,7 +17,7 @@ def serve_stdio(server: ToolServer) -> None:
     The call returns when the client closes stdin, and after SIGINT or SIGTERM. Open calls are then cancelled, and have 1.5 seconds to end.
     Coroutines run in an event loop of this call, plain functions in threads. Meanwhile `print` writes to stderr, and stdin is empty for
     your code. The exception of a tool is logged with its traceback, and the client gets an error result.
-    `bridle.tools.aio.serve_stdio` is the same to await.
+    `hackamore.tools.aio.serve_stdio` is the same to await.
 
     Args:
         server: the tools, from `tool_server`.
@@ -32,4 +32,4 @@ def serve_stdio(server: ToolServer) -> None:
             if __name__ == "__main__":
                 serve_stdio(tool_server("shop", [price, stock]))
     """
-    import_module("bridle.aio.stdio").serve_blocking(server)  # by name: it stands above tools
+    import_module("hackamore.aio.stdio").serve_blocking(server)  # by name: it stands above tools

@@ -2,7 +2,7 @@
 
 ::
 
-    from bridle import traces
+    from hackamore import traces
 
     traces.html("run.jsonl", "run.html")
     print(*traces.diff("monday.jsonl", "tuesday.jsonl"), sep="\\n")
@@ -17,13 +17,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bridle.errors import AmbiguousSessionError, SessionNotFoundError
-from bridle.traces.compare import difference, outline
-from bridle.traces.page import page_pieces, write_page
-from bridle.traces.reading import GrowingTrace, Trace, read_trace
+from hackamore.errors import AmbiguousSessionError, SessionNotFoundError
+from hackamore.traces.compare import difference, outline
+from hackamore.traces.page import page_pieces, write_page
+from hackamore.traces.reading import GrowingTrace, Trace, read_trace
 
 if TYPE_CHECKING:
-    from bridle.traces.serve import PageServer
+    from hackamore.traces.serve import PageServer
 
 __all__ = ["Trace", "diff", "html", "inspect", "read"]
 
@@ -138,7 +138,7 @@ def inspect(source: str | os.PathLike[str] | Trace, *, port: int = 0, follow: bo
                 print(server.url)
                 server.serve_forever()
     """
-    from bridle.traces.serve import PageServer
+    from hackamore.traces.serve import PageServer
 
     if isinstance(source, Trace):
         if follow:
@@ -148,7 +148,7 @@ def inspect(source: str | os.PathLike[str] | Trace, *, port: int = 0, follow: bo
         return PageServer(read(source), port)
     found = _found(source)
     if not os.path.exists(found):
-        from bridle import transcripts
+        from hackamore import transcripts
 
         found = os.fspath(transcripts.find(found).path)
     return PageServer(GrowingTrace(found), port)
@@ -159,7 +159,7 @@ def _found(source: str | os.PathLike[str]) -> str:
     text = os.fspath(source)
     if os.path.exists(text):
         return text
-    from bridle import transcripts
+    from hackamore import transcripts
 
     with suppress(SessionNotFoundError, AmbiguousSessionError):
         return transcripts.find(text).session_id

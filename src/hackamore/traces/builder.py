@@ -7,7 +7,7 @@ import signal
 from contextlib import suppress
 from typing import Any
 
-from bridle.traces.items import (
+from hackamore.traces.items import (
     LANES,
     Item,
     Lines,

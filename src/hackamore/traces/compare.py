@@ -8,14 +8,14 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from bridle.traces.items import as_object, blocks_of, text_of
-from bridle.transports.recording.reading import object_of
+from hackamore.traces.items import as_object, blocks_of, text_of
+from hackamore.transports.recording.reading import object_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bridle.traces.items import Item
-    from bridle.traces.reading import Trace
+    from hackamore.traces.items import Item
+    from hackamore.traces.reading import Trace
 
 __all__ = ["block_at", "difference", "frame_at", "outline", "prompt_text"]
 
@@ -26,7 +26,7 @@ _VOLATILE = (
     (re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"), "<id>"),
     (re.compile(r"\b(?:toolu|msg|req|call|srvtoolu)_[A-Za-z0-9_]+"), "<id>"),
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?"), "<time>"),
-    (re.compile(r"<bridle-([a-z-]+?)[~-]\d+>"), r"<bridle-\1>"),
+    (re.compile(r"<hackamore-([a-z-]+?)[~-]\d+>"), r"<hackamore-\1>"),
     (re.compile(r"(?<=with ID: )\w+|(?<=/tasks/)\w+(?=\.output)|(?<=agentId: )\w+"), "<id>"),
     (re.compile(r"\b[a-z][0-9a-f]{16}\b"), "<id>"),
     (re.compile(r"(?<=duration_ms: )\d+|(?<=_tokens: )\d+"), "<n>"),

@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bridle.traces.items import LEVEL
+from hackamore.traces.items import LEVEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from bridle.traces.reading import Trace
+    from hackamore.traces.reading import Trace
 
 __all__ = ["index_of", "page_headers", "page_pieces", "write_page"]
 
@@ -37,7 +37,7 @@ SCRIPTS = ("text.js", "data.js", "list.js", "lanes.js", "panel.js", "main.js")
 
 @cache
 def _asset(*names: str) -> str:
-    folder = files("bridle.traces") / "assets"
+    folder = files("hackamore.traces") / "assets"
     return "\n".join((folder / name).read_text(encoding="utf-8") for name in names)
 
 

@@ -12,21 +12,21 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from bridle.errors import DecodeError, SessionNotFoundError, escape_terminal
-from bridle.messages.base import plain, repair_surrogates
-from bridle.traces.builder import Builder, SessionBuilder
-from bridle.traces.items import as_cost, as_object, short, text_of
-from bridle.transcripts.entries import decode_entry
-from bridle.transcripts.listing import info_of
-from bridle.transcripts.places import SessionFiles, is_session_id, locate
-from bridle.transports.recording.reading import Entry, entry_of, version_problem
-from bridle.transports.recording.redaction import Redactor, Vault
+from hackamore.errors import DecodeError, SessionNotFoundError, escape_terminal
+from hackamore.messages.base import plain, repair_surrogates
+from hackamore.traces.builder import Builder, SessionBuilder
+from hackamore.traces.items import as_cost, as_object, short, text_of
+from hackamore.transcripts.entries import decode_entry
+from hackamore.transcripts.listing import info_of
+from hackamore.transcripts.places import SessionFiles, is_session_id, locate
+from hackamore.transports.recording.reading import Entry, entry_of, version_problem
+from hackamore.transports.recording.redaction import Redactor, Vault
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import BinaryIO
 
-    from bridle.traces.items import Item
+    from hackamore.traces.items import Item
 
 __all__ = ["Reader", "RecordingReader", "Trace", "TranscriptReader", "GrowingTrace", "read_session", "read_trace"]
 
@@ -140,7 +140,7 @@ class RecordingReader:
         if self.header:
             return
         self.header = True
-        versions = [("Bridle", fields.get("library")), ("Claude Code", fields.get("cli")), ("recorded", self._created)]
+        versions = [("Hackamore", fields.get("library")), ("Claude Code", fields.get("cli")), ("recorded", self._created)]
         self.facts = [(name, short(value, 80)) for name, value in versions if value]
 
     def _happening(self, session: SessionBuilder, place: int, entry: Entry, frame: dict[str, Any]) -> None:

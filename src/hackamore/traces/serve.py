@@ -22,14 +22,14 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
-from bridle.traces.page import page_headers, page_pieces
-from bridle.traces.reading import GrowingTrace
-from bridle.waiting.log import logger
+from hackamore.traces.page import page_headers, page_pieces
+from hackamore.traces.reading import GrowingTrace
+from hackamore.waiting.log import logger
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-    from bridle.traces.reading import Trace
+    from hackamore.traces.reading import Trace
 
 __all__ = ["Live", "PageServer"]
 
@@ -206,7 +206,7 @@ class _Arriving(socket.SocketIO):
 
 class _Handler(BaseHTTPRequestHandler):
     server: PageServer
-    server_version = "bridle"
+    server_version = "hackamore"
     sys_version = ""
 
     def setup(self) -> None:
@@ -241,7 +241,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         token, *rest = parts.path.removeprefix("/").split("/", 2)
         if not hmac.compare_digest(token.encode("utf-8", "replace"), self.server.token.encode()):
-            self._refuse(HTTPStatus.NOT_FOUND, "Not found. Use the address that `bridle trace inspect` printed.")
+            self._refuse(HTTPStatus.NOT_FOUND, "Not found. Use the address that `hackamore trace inspect` printed.")
             return
         live = self.server.live
         match rest:

@@ -2,26 +2,26 @@
 
 ::
 
-    import bridle.transcripts
+    import hackamore.transcripts
 
-    for each in bridle.transcripts.list(limit=10):
+    for each in hackamore.transcripts.list(limit=10):
         print(each.modified, each.title)
 
-The functions block. `bridle.transcripts.aio` has the same names to await.
+The functions block. `hackamore.transcripts.aio` has the same names to await.
 """
 
 from __future__ import annotations
 
-from bridle.transcripts.accounting import Price, Tokens, UsageReport, UsageRow, usage
-from bridle.transcripts.changes import PruneResult, archive, delete, is_archived, prune, rename, tag
-from bridle.transcripts.entries import Entry
-from bridle.transcripts.export import ExportFormat, export, import_
-from bridle.transcripts.forking import fork
-from bridle.transcripts.index import SearchHit, SearchRole, search
-from bridle.transcripts.listing import TitleSource, TranscriptInfo, find, info
-from bridle.transcripts.listing import list_sessions as list  # noqa: A004 - the name that users read
-from bridle.transcripts.places import project_key
-from bridle.transcripts.transcript import (
+from hackamore.transcripts.accounting import Price, Tokens, UsageReport, UsageRow, usage
+from hackamore.transcripts.changes import PruneResult, archive, delete, is_archived, prune, rename, tag
+from hackamore.transcripts.entries import Entry
+from hackamore.transcripts.export import ExportFormat, export, import_
+from hackamore.transcripts.forking import fork
+from hackamore.transcripts.index import SearchHit, SearchRole, search
+from hackamore.transcripts.listing import TitleSource, TranscriptInfo, find, info
+from hackamore.transcripts.listing import list_sessions as list  # noqa: A004 - the name that users read
+from hackamore.transcripts.places import project_key
+from hackamore.transcripts.transcript import (
     Branch,
     Entries,
     FileChange,

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from bridle.budgets.prices import KINDS, SEARCH, SYNTHETIC, Price, Tokens, larger, sum_of, tokens_of
-from bridle.messages import AssistantMessage, ModelUsage
-from bridle.transcripts.entries import lines_of
-from bridle.transcripts.places import StrPath, chosen_folders, conversation_files, directory_of
+from hackamore.budgets.prices import KINDS, SEARCH, SYNTHETIC, Price, Tokens, larger, sum_of, tokens_of
+from hackamore.messages import AssistantMessage, ModelUsage
+from hackamore.transcripts.entries import lines_of
+from hackamore.transcripts.places import StrPath, chosen_folders, conversation_files, directory_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -245,7 +245,7 @@ def usage(
     Example:
         ::
 
-            report = bridle.transcripts.usage(by="day")
+            report = hackamore.transcripts.usage(by="day")
             for row in report.rows:
                 print(row.key, row.tokens.total, f"${row.cost:.2f}")
     """

@@ -1,9 +1,9 @@
-# Generated from the functions of bridle.transcripts by scripts/make_sync.py. Do not edit: edit those and run `./dev format`.
-"""The functions of `bridle.transcripts`, to await on asyncio and trio: each call runs in a worker thread.
+# Generated from the functions of hackamore.transcripts by scripts/make_sync.py. Do not edit: edit those and run `./dev format`.
+"""The functions of `hackamore.transcripts`, to await on asyncio and trio: each call runs in a worker thread.
 
 ::
 
-    from bridle.transcripts import aio
+    from hackamore.transcripts import aio
 
     for each in await aio.list(limit=10):
         print(each.modified, each.title)
@@ -17,8 +17,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bridle import transcripts
-from bridle.transcripts.awaiting import call, stream
+from hackamore import transcripts
+from hackamore.transcripts.awaiting import call, stream
 
 if TYPE_CHECKING:
     import builtins
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta, tzinfo
     from typing import Literal
 
-    from bridle.budgets.prices import Price
-    from bridle.transcripts.accounting import UsageReport
-    from bridle.transcripts.changes import PruneResult
-    from bridle.transcripts.export import ExportFormat
-    from bridle.transcripts.index import SearchHit, SearchRole
-    from bridle.transcripts.listing import TranscriptInfo
-    from bridle.transcripts.places import (
+    from hackamore.budgets.prices import Price
+    from hackamore.transcripts.accounting import UsageReport
+    from hackamore.transcripts.changes import PruneResult
+    from hackamore.transcripts.export import ExportFormat
+    from hackamore.transcripts.index import SearchHit, SearchRole
+    from hackamore.transcripts.listing import TranscriptInfo
+    from hackamore.transcripts.places import (
         StrPath,
     )
-    from bridle.transcripts.transcript import (
+    from hackamore.transcripts.transcript import (
         Transcript,
         TranscriptMessage,
     )
@@ -94,7 +94,7 @@ async def usage(
     Example:
         ::
 
-            report = await bridle.transcripts.aio.usage(by="day")
+            report = await hackamore.transcripts.aio.usage(by="day")
             for row in report.rows:
                 print(row.key, row.tokens.total, f"${row.cost:.2f}")
     """
@@ -242,7 +242,7 @@ async def prune(
     Example:
         ::
 
-            old = await bridle.transcripts.aio.prune(older_than=timedelta(days=90), all_projects=True)
+            old = await hackamore.transcripts.aio.prune(older_than=timedelta(days=90), all_projects=True)
             print(len(old.sessions), "conversations,", old.bytes, "bytes")
     """
     return await call(
@@ -286,7 +286,7 @@ async def export(
     Example:
         ::
 
-            Path("talk.md").write_text(await bridle.transcripts.aio.export(session_id), encoding="utf-8")
+            Path("talk.md").write_text(await hackamore.transcripts.aio.export(session_id), encoding="utf-8")
     """
     return await call(partial(transcripts.export, session_id, format, project=project, config_dir=config_dir))
 
@@ -346,8 +346,8 @@ async def fork(
     Example:
         ::
 
-            third = await bridle.transcripts.aio.read(session_id).messages[2]
-            options = Options(resume=await bridle.transcripts.aio.fork(session_id, at=third))
+            third = await hackamore.transcripts.aio.read(session_id).messages[2]
+            options = Options(resume=await hackamore.transcripts.aio.fork(session_id, at=third))
     """
     return await call(partial(transcripts.fork, session_id, at=at, title=title, project=project, config_dir=config_dir))
 
@@ -381,7 +381,7 @@ async def search(
         limit: the most texts to return.
         refresh: whether to bring the index up to date first.
         config_dir: the configuration folder; None for `CLAUDE_CONFIG_DIR`, and without that `~/.claude`.
-        cache_dir: the folder of the index; None for `bridle` in `XDG_CACHE_HOME`, and without that in `~/.cache`.
+        cache_dir: the folder of the index; None for `hackamore` in `XDG_CACHE_HOME`, and without that in `~/.cache`.
 
     Returns:
         The texts. A message that several files have, as after a fork, comes once.
@@ -393,7 +393,7 @@ async def search(
     Example:
         ::
 
-            for hit in await bridle.transcripts.aio.search("connection refused", role="tool"):
+            for hit in await hackamore.transcripts.aio.search("connection refused", role="tool"):
                 print(hit.session_id, hit.context)
     """
     return await call(
@@ -487,7 +487,7 @@ async def list(
     Example:
         ::
 
-            for each in await bridle.transcripts.aio.list(limit=10):
+            for each in await hackamore.transcripts.aio.list(limit=10):
                 print(each.modified, each.title)
     """
     return await call(
@@ -527,7 +527,7 @@ async def read(
     Example:
         ::
 
-            conversation = await bridle.transcripts.aio.read(session_id)
+            conversation = await hackamore.transcripts.aio.read(session_id)
             for message in conversation.messages:
                 print(message)
     """

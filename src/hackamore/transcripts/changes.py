@@ -1,6 +1,6 @@
 """Changes of conversations on the disk: rename, tag, archive, delete, prune.
 
-The format of the files is the CLI's. Bridle only appends lines that the CLI itself appends, each call with one write, and writes the small
+The format of the files is the CLI's. Hackamore only appends lines that the CLI itself appends, each call with one write, and writes the small
 files that the CLI writes beside a conversation. Another process may append at the same time: a write with O_APPEND is one piece.
 """
 
@@ -21,17 +21,17 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bridle.errors import SessionInUseError, SessionNotFoundError, StreamWarning, TranscriptError, escape_terminal
-from bridle.transcripts.entries import lines_of
-from bridle.transcripts.listing import TranscriptInfo, info_of
-from bridle.transcripts.places import (
+from hackamore.errors import SessionInUseError, SessionNotFoundError, StreamWarning, TranscriptError, escape_terminal
+from hackamore.transcripts.entries import lines_of
+from hackamore.transcripts.listing import TranscriptInfo, info_of
+from hackamore.transcripts.places import (
     SessionFiles,
     StrPath,
     chosen_folders,
     locate,
     sessions_in,
 )
-from bridle.transcripts.running import running_sessions
+from hackamore.transcripts.running import running_sessions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -259,7 +259,7 @@ def prune(
     Example:
         ::
 
-            old = bridle.transcripts.prune(older_than=timedelta(days=90), all_projects=True)
+            old = hackamore.transcripts.prune(older_than=timedelta(days=90), all_projects=True)
             print(len(old.sessions), "conversations,", old.bytes, "bytes")
     """
     if older_than < timedelta(0):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Raw
 
-from bridle.messages.base import NO_RAW, plain_object
+from hackamore.messages.base import NO_RAW, plain_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +24,7 @@ CHUNK_BYTES = 1 << 20
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, dict=True, rename="camel"):
-    """An entry of a session's file: a message, an attachment, a title, or something that this version of Bridle does not know."""
+    """An entry of a session's file: a message, an attachment, a title, or something that this version of Hackamore does not know."""
 
     type: str = ""  # its type (`user`, `assistant`, `attachment`, `custom-title`, ...); empty if it has none
     uuid: str | None = None  # its id; None for entries outside the conversation

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import msgspec
 from msgspec import Raw
 
-from bridle.errors import DecodeError, SessionExistsError, SessionNotFoundError, TranscriptError, escape_terminal
-from bridle.messages import (
+from hackamore.errors import DecodeError, SessionExistsError, SessionNotFoundError, TranscriptError, escape_terminal
+from hackamore.messages import (
     AssistantMessage,
     DocumentBlock,
     ImageBlock,
@@ -25,18 +25,18 @@ from bridle.messages import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from bridle.transcripts.entries import decode_entry, lines_of
-from bridle.transcripts.forking import create_file, fields_of
-from bridle.transcripts.places import SessionFiles, StrPath, config_folder, is_session_id, locate, project_key
-from bridle.transcripts.transcript import Subagent, Transcript, source_of
+from hackamore.transcripts.entries import decode_entry, lines_of
+from hackamore.transcripts.forking import create_file, fields_of
+from hackamore.transcripts.places import SessionFiles, StrPath, config_folder, is_session_id, locate, project_key
+from hackamore.transcripts.transcript import Subagent, Transcript, source_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from bridle.messages.content import ContentBlock
-    from bridle.transcripts.listing import TranscriptInfo
-    from bridle.transcripts.transcript import TranscriptMessage
+    from hackamore.messages.content import ContentBlock
+    from hackamore.transcripts.listing import TranscriptInfo
+    from hackamore.transcripts.transcript import TranscriptMessage
 
 __all__ = ["ExportFormat", "export", "export_pieces", "import_"]
 
@@ -71,7 +71,7 @@ def export(
     Example:
         ::
 
-            Path("talk.md").write_text(bridle.transcripts.export(session_id), encoding="utf-8")
+            Path("talk.md").write_text(hackamore.transcripts.export(session_id), encoding="utf-8")
     """
     return b"".join(export_pieces(locate(session_id, project=project, config_dir=config_dir), format)).decode(
         "utf-8", "replace"
@@ -313,7 +313,7 @@ def _json_messages(conversation: Transcript | Subagent) -> Iterator[bytes]:
 
 # -- JSONL, there and back ----------------------------------------------------------------------------------------------
 
-_SUBAGENT = "bridle-subagent"
+_SUBAGENT = "hackamore-subagent"
 """The type of the lines that stand before the lines of each subagent."""
 
 _AGENT_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
@@ -444,7 +444,7 @@ def _split(file: Any, session_id: bytes) -> Iterator[tuple[_SubagentHead | None,
 
     def lines() -> Iterator[bytes]:
         for line in every:
-            if b'"bridle-subagent"' in line.raw and (entry := decode_entry(line.raw)) and entry.type == _SUBAGENT:
+            if b'"hackamore-subagent"' in line.raw and (entry := decode_entry(line.raw)) and entry.type == _SUBAGENT:
                 waiting.append(_subagent_head(line.raw))
                 return
             yield _with_session(line.raw, session_id)

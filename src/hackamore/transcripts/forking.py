@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Raw
 
-from bridle.errors import TranscriptError, escape_terminal
-from bridle.transcripts.changes import clean_title, title_lines, write_beside
-from bridle.transcripts.listing import PROMPT_LENGTH, info_of
-from bridle.transcripts.places import SessionFiles, StrPath, locate
-from bridle.transcripts.transcript import Transcript, TranscriptMessage, source_of
+from hackamore.errors import TranscriptError, escape_terminal
+from hackamore.transcripts.changes import clean_title, title_lines, write_beside
+from hackamore.transcripts.listing import PROMPT_LENGTH, info_of
+from hackamore.transcripts.places import SessionFiles, StrPath, locate
+from hackamore.transcripts.transcript import Transcript, TranscriptMessage, source_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from bridle.transcripts.chain import Node
+    from hackamore.transcripts.chain import Node
 
 __all__ = ["create_file", "fields_of", "fork"]
 
@@ -72,8 +72,8 @@ def fork(
     Example:
         ::
 
-            third = bridle.transcripts.read(session_id).messages[2]
-            options = Options(resume=bridle.transcripts.fork(session_id, at=third))
+            third = hackamore.transcripts.read(session_id).messages[2]
+            options = Options(resume=hackamore.transcripts.fork(session_id, at=third))
     """
     if title is not None and not clean_title(title):
         raise ValueError(f"`title` must have a visible character, got {escape_terminal(repr(title), 200)}.")
@@ -113,7 +113,7 @@ def _up_to(transcript: Transcript, at: str | TranscriptMessage | None) -> list[N
                         return _kept(way[: number + 1])
     raise TranscriptError(
         f"The session {transcript.session_id} has no message {escape_terminal(repr(wanted), 200)}. Its messages have their ids as `uuid`: "
-        "`bridle.transcripts.read(session_id).messages`."
+        "`hackamore.transcripts.read(session_id).messages`."
     )
 
 

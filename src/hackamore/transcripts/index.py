@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import msgspec
 from msgspec import Raw
 
-from bridle.errors import TranscriptError, escape_terminal
-from bridle.messages.base import NO_RAW, repair_surrogates
-from bridle.storage.sqlite import Database, StorageError
-from bridle.transcripts.entries import lines_of
-from bridle.transcripts.places import (
+from hackamore.errors import TranscriptError, escape_terminal
+from hackamore.messages.base import NO_RAW, repair_surrogates
+from hackamore.storage.sqlite import Database, StorageError
+from hackamore.transcripts.entries import lines_of
+from hackamore.transcripts.places import (
     ConversationFile,
     StrPath,
     chosen_folders,
@@ -134,7 +134,7 @@ def search(
         limit: the most texts to return.
         refresh: whether to bring the index up to date first.
         config_dir: the configuration folder; None for `CLAUDE_CONFIG_DIR`, and without that `~/.claude`.
-        cache_dir: the folder of the index; None for `bridle` in `XDG_CACHE_HOME`, and without that in `~/.cache`.
+        cache_dir: the folder of the index; None for `hackamore` in `XDG_CACHE_HOME`, and without that in `~/.cache`.
 
     Returns:
         The texts. A message that several files have, as after a fork, comes once.
@@ -146,7 +146,7 @@ def search(
     Example:
         ::
 
-            for hit in bridle.transcripts.search("connection refused", role="tool"):
+            for hit in hackamore.transcripts.search("connection refused", role="tool"):
                 print(hit.session_id, hit.context)
     """
     phrases = _phrases(text)
@@ -238,7 +238,7 @@ def _failed(place: Path, error: StorageError) -> TranscriptError:
 def _place(config_dir: StrPath | None, cache_dir: StrPath | None) -> Path:
     if cache_dir is None:
         named = os.environ.get("XDG_CACHE_HOME", "")
-        cache_dir = os.path.join(named if os.path.isabs(named) else os.path.expanduser("~/.cache"), "bridle")
+        cache_dir = os.path.join(named if os.path.isabs(named) else os.path.expanduser("~/.cache"), "hackamore")
     of = sha256(os.fsencode(os.path.realpath(config_folder(config_dir)))).hexdigest()[:16]
     folder = Path(cache_dir)
     return max(folder.glob(f"conversations-{of}*.db"), key=_number, default=folder / f"conversations-{of}.db")

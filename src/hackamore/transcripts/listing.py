@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from bridle.budgets.prices import SYNTHETIC
-from bridle.errors import SessionNotFoundError, TranscriptError, escape_terminal
-from bridle.transcripts.places import (
+from hackamore.budgets.prices import SYNTHETIC
+from hackamore.errors import SessionNotFoundError, TranscriptError, escape_terminal
+from hackamore.transcripts.places import (
     HEAD_BYTES,
     SessionFiles,
     StrPath,
@@ -131,7 +131,7 @@ def list_sessions(
     Example:
         ::
 
-            for each in bridle.transcripts.list(limit=10):
+            for each in hackamore.transcripts.list(limit=10):
                 print(each.modified, each.title)
     """
     if limit is not None and limit < 0:

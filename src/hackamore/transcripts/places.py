@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bridle.errors import AmbiguousSessionError, SessionNotFoundError
+from hackamore.errors import AmbiguousSessionError, SessionNotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bridle.storage.holders import is_running, process_domain
-from bridle.transcripts.places import StrPath, config_folder
+from hackamore.storage.holders import is_running, process_domain
+from hackamore.transcripts.places import StrPath, config_folder
 
 if TYPE_CHECKING:
     from pathlib import Path

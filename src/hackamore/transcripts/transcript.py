@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast, overload
 import msgspec
 from msgspec import Raw
 
-from bridle.errors import DecodeError, SessionNotFoundError, TranscriptError, escape_terminal
-from bridle.messages import AssistantMessage, ToolResultBlock, ToolUseBlock, UserMessage
-from bridle.messages.base import NO_RAW, plain_object
-from bridle.messages.decode import decode
-from bridle.transcripts.accounting import TokenCounter, Tokens
-from bridle.transcripts.chain import Links, Node
-from bridle.transcripts.entries import Entry, decode_entry, lines_of
-from bridle.transcripts.listing import TranscriptInfo, info_of
-from bridle.transcripts.places import SessionFiles, StrPath, SubagentFiles, locate
+from hackamore.errors import DecodeError, SessionNotFoundError, TranscriptError, escape_terminal
+from hackamore.messages import AssistantMessage, ToolResultBlock, ToolUseBlock, UserMessage
+from hackamore.messages.base import NO_RAW, plain_object
+from hackamore.messages.decode import decode
+from hackamore.transcripts.accounting import TokenCounter, Tokens
+from hackamore.transcripts.chain import Links, Node
+from hackamore.transcripts.entries import Entry, decode_entry, lines_of
+from hackamore.transcripts.listing import TranscriptInfo, info_of
+from hackamore.transcripts.places import SessionFiles, StrPath, SubagentFiles, locate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,7 +71,7 @@ def read(
     Example:
         ::
 
-            conversation = bridle.transcripts.read(session_id)
+            conversation = hackamore.transcripts.read(session_id)
             for message in conversation.messages:
                 print(message)
     """

@@ -1,1 +1,1 @@
-"""Bytes in, bytes out, end of input, exit status, stderr: how Bridle reaches a CLI."""
+"""Bytes in, bytes out, end of input, exit status, stderr: how Hackamore reaches a CLI."""

@@ -1,14 +1,14 @@
 """The protocols of a transport: bytes in, bytes out, end of input, exit status, tail of stderr.
 
 Write a transport to reach a CLI in a container, on another machine, or over a socket. There are two protocols, each in an async form (for
-`bridle.query` and `bridle.Session` on asyncio and trio) and in a blocking form (for `bridle.sync`):
+`hackamore.query` and `hackamore.Session` on asyncio and trio) and in a blocking form (for `hackamore.sync`):
 
 - Pull (`AsyncTransport`, `SyncTransport`): the session calls `send` and `receive`. Every transport implements this one.
 - Push (`AsyncPushTransport`, `SyncPushTransport`): in addition, the session writes without waiting, sees when the peer stops reading, and,
   on asyncio and trio, gets output by callback. It saves a task switch for each read. The transport of the local child process uses it.
 
-Bridle checks a transport when it is handed in: a missing method, or one that is `async` where it must not be, is a `TypeError`.
-`bridle.testing.check_transport` tests the rules below on a running transport.
+Hackamore checks a transport when it is handed in: a missing method, or one that is `async` where it must not be, is a `TypeError`.
+`hackamore.testing.check_transport` tests the rules below on a running transport.
 
 Rules:
 
@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from bridle.launch.plan import LaunchPlan
+from hackamore.launch.plan import LaunchPlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,7 +94,7 @@ class AsyncTransport(Transport, Protocol):
             data: whole frames, with their line ends.
 
         Raises:
-            BridleError: the connection is lost. It ends the session; any other exception ends it with `SessionClosedError`.
+            HackamoreError: the connection is lost. It ends the session; any other exception ends it with `SessionClosedError`.
         """
 
     async def end_input(self) -> None:
@@ -107,7 +107,7 @@ class AsyncTransport(Transport, Protocol):
             The bytes; b"" at the end, each time it is called there.
 
         Raises:
-            BridleError: the connection is lost. It ends the session; any other exception ends it with `SessionClosedError`.
+            HackamoreError: the connection is lost. It ends the session; any other exception ends it with `SessionClosedError`.
         """
 
     async def wait_exit(self) -> int | None:
@@ -127,7 +127,7 @@ class AsyncTransport(Transport, Protocol):
 
 @runtime_checkable
 class SyncTransport(Transport, Protocol):
-    """Pull transport for `bridle.sync`: the same methods, blocking, called from several threads."""
+    """Pull transport for `hackamore.sync`: the same methods, blocking, called from several threads."""
 
     def start(self, plan: LaunchPlan) -> None:
         """Start the peer as `plan` says.
@@ -146,7 +146,7 @@ class SyncTransport(Transport, Protocol):
             data: whole frames, with their line ends.
 
         Raises:
-            BridleError: the connection is lost. It ends the session; any other exception ends it with `SessionClosedError`.
+            HackamoreError: the connection is lost. It ends the session; any other exception ends it with `SessionClosedError`.
         """
 
     def end_input(self) -> None:
@@ -162,7 +162,7 @@ class SyncTransport(Transport, Protocol):
             The bytes; b"" at the end, or when another thread stops the transport; None after the timeout.
 
         Raises:
-            BridleError: the connection is lost. It ends the session; any other exception ends it with `SessionClosedError`.
+            HackamoreError: the connection is lost. It ends the session; any other exception ends it with `SessionClosedError`.
         """
 
     def wait_exit(self, timeout: float | None = None) -> int | None:
@@ -202,7 +202,7 @@ class AsyncPushTransport(AsyncTransport, PushTransport, Protocol):
 
 @runtime_checkable
 class SyncPushTransport(SyncTransport, PushTransport, Protocol):
-    """Push transport for `bridle.sync`.
+    """Push transport for `hackamore.sync`.
 
     It has no `push_to`: the thread that calls `receive` waits for output in any case. `receive` also returns None, once, when the peer
     stops reading.
@@ -214,7 +214,7 @@ class TransportSource(Protocol):
     """Factory of transports of both forms: give one as `transport=` to use the same object on asyncio, trio and threads."""
 
     def for_async(self) -> AsyncTransport:
-        """Return a new transport for one query or session of `bridle`.
+        """Return a new transport for one query or session of `hackamore`.
 
         Returns:
             A transport for asyncio and trio.
@@ -224,7 +224,7 @@ class TransportSource(Protocol):
         """
 
     def for_sync(self) -> SyncTransport:
-        """Return a new transport for one query or session of `bridle.sync`.
+        """Return a new transport for one query or session of `hackamore.sync`.
 
         Returns:
             A blocking transport.

@@ -1,7 +1,7 @@
 """Opens the transport of a query or session: the given one, one of a source, or a local child process; recorded, if asked for.
 
 The protocols in `base.py` are the table by which the shape of a transport is checked.
-A recorder (`bridle.testing.cassette`, or the option `trace`) sits between the two. It wraps the transport that it gets, or replaces it, so
+A recorder (`hackamore.testing.cassette`, or the option `trace`) sits between the two. It wraps the transport that it gets, or replaces it, so
 that no process is started.
 """
 
@@ -11,7 +11,7 @@ import inspect
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, runtime_checkable
 
-from bridle.transports.base import (
+from hackamore.transports.base import (
     AsyncPushTransport,
     AsyncTransport,
     SyncPushTransport,
@@ -23,7 +23,7 @@ from bridle.transports.base import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from bridle.options.options import Options
+    from hackamore.options.options import Options
 
 
 @runtime_checkable
@@ -54,7 +54,7 @@ class Recorder(Protocol):
         """
 
 
-recorder: ContextVar[Recorder | None] = ContextVar("bridle_recorder", default=None)
+recorder: ContextVar[Recorder | None] = ContextVar("hackamore_recorder", default=None)
 """Records what is opened in this context."""
 
 
@@ -86,13 +86,13 @@ class RecordedBy:
 
     def for_async(self) -> AsyncTransport:
         """Return the recorded transport, with default options: for wrappers that call this themselves."""
-        from bridle.options.options import Options
+        from hackamore.options.options import Options
 
         return open_async(self, _no_child, Options())[0]
 
     def for_sync(self) -> SyncTransport:
         """Return the recorded transport, with default options: for wrappers that call this themselves."""
-        from bridle.options.options import Options
+        from hackamore.options.options import Options
 
         return open_sync(self, _no_child, Options())[0]
 
@@ -137,7 +137,7 @@ def _open(given: object, make_child: Callable[[], Any], options: Options, *, blo
         opened, local = active.open(make, options, local=local, blocking=blocking, name=name)
     check_shape(opened, blocking=blocking)
     if trace is not None:
-        from bridle.transports.recording.recorder import traced
+        from hackamore.transports.recording.recorder import traced
 
         opened = traced(opened, trace, options.limits.line_bytes, local=local, blocking=blocking)
     return opened, local
@@ -157,7 +157,7 @@ def check_shape(transport: object, *, blocking: bool, parameter: str = "`transpo
     if isinstance(transport, type) or not any(_of(transport, member) is not _MISSING for member in members):
         given = f"the class {transport.__name__} itself" if isinstance(transport, type) else given
         raise TypeError(
-            f"{parameter} must be {article} {protocol} or a TransportSource, not {given}: see `bridle.transports.base`"
+            f"{parameter} must be {article} {protocol} or a TransportSource, not {given}: see `hackamore.transports.base`"
         )
     if any(_of(transport, member) is not _MISSING for member in extra):
         protocol = push.__name__
@@ -167,7 +167,7 @@ def check_shape(transport: object, *, blocking: bool, parameter: str = "`transpo
     ]
     if problems:
         raise TypeError(
-            f"{parameter}: {given} is not {article} {protocol}: {', '.join(problems)}. See `bridle.transports.base`."
+            f"{parameter}: {given} is not {article} {protocol}: {', '.join(problems)}. See `hackamore.transports.base`."
         )
 
 

@@ -91,7 +91,7 @@ class Loop:
         function: Callable[[], Coroutine[Any, Any, None]],
         context: contextvars.Context,
         done: Callable[[], None] | None = None,
-        name: str = "bridle session",
+        name: str = "hackamore session",
         *,
         eager: bool = False,
     ) -> None:

@@ -1,4 +1,4 @@
-"""The logger `bridle`: each record is one line, and names its session, turn and process."""
+"""The logger `hackamore`: each record is one line, and names its session, turn and process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Log(Adapter):
     """A logger whose records have the attributes `session_id`, `turn_id` and `pid`; each is None where it is unknown."""
 
     def __init__(self) -> None:
-        super().__init__(logging.getLogger("bridle"))
+        super().__init__(logging.getLogger("hackamore"))
 
     def ids(self) -> dict[str, Any]:
         """Return the attributes of a record."""

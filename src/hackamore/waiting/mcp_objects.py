@@ -1,6 +1,6 @@
 """Runs a server object of the `mcp` package on the event loop that is there: asyncio or trio.
 
-The package's own in-memory transport stands between a run (`bridle.answering.servers.ObjectRun`) and the server. The package is
+The package's own in-memory transport stands between a run (`hackamore.answering.servers.ObjectRun`) and the server. The package is
 loaded when a run begins, and not before.
 """
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import anyio
 
-from bridle.waiting.event_loops import Loop
-from bridle.waiting.log import logger
+from hackamore.waiting.event_loops import Loop
+from hackamore.waiting.log import logger
 
 if TYPE_CHECKING:
     from collections import deque
@@ -44,7 +44,7 @@ class Run(Protocol):
 
 
 class _Package(NamedTuple):
-    """The parts of the `mcp` package that Bridle uses; the names are the same from 1.9 to 2.3."""
+    """The parts of the `mcp` package that Hackamore uses; the names are the same from 1.9 to 2.3."""
 
     streams: Any
     wrap: Any

@@ -14,13 +14,13 @@ import threading
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from typing import TYPE_CHECKING
 
-from bridle.waiting.log import logger
-from bridle.waiting.threads import Mark, Wakeup
+from hackamore.waiting.log import logger
+from hackamore.waiting.threads import Mark, Wakeup
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from bridle.waiting.event_loops import Loop
+    from hackamore.waiting.event_loops import Loop
 
 __all__ = ["Pipes", "standard_streams"]
 
@@ -94,7 +94,7 @@ class Pipes:
         self._reads = True
         self._closing = self._broken = False
         self._data: memoryview = memoryview(b"")
-        threading.Thread(target=self._run, name="bridle-stdio", daemon=True).start()
+        threading.Thread(target=self._run, name="hackamore-stdio", daemon=True).start()
 
     @property
     def writing(self) -> bool:

@@ -3,7 +3,7 @@
 A plain callback has a thread to itself for as long as it runs, so none can keep another one waiting. A few that have become idle are kept
 for the next ones: to start one costs more than all the rest of a callback.
 
-Blocking work has threads of Bridle (`starters`), not of anyio: those are limited in number by other users of the pool, and hold on to the
+Blocking work has threads of Hackamore (`starters`), not of anyio: those are limited in number by other users of the pool, and hold on to the
 task that started them (and so to its exception, and so to a stream that should be collected) for as long as they idle.
 """
 
@@ -19,7 +19,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from bridle.waiting.event_loops import context_for_thread, wait_readable
+from hackamore.waiting.event_loops import context_for_thread, wait_readable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,7 +99,7 @@ IDLE_SECONDS = 2.0
 class Threads:
     """Runs functions in threads, until `end`. An idle thread ends after `idle_seconds`."""
 
-    def __init__(self, idle_seconds: float = IDLE_SECONDS, name: str = "bridle-callback") -> None:
+    def __init__(self, idle_seconds: float = IDLE_SECONDS, name: str = "hackamore-callback") -> None:
         self._idle_seconds = idle_seconds
         self._name = name
         self._idle: deque[SimpleQueue[Callable[[], None] | None]] = deque()
@@ -157,7 +157,7 @@ class Threads:
         return None
 
 
-starters: Threads = Threads(name="bridle-start")
+starters: Threads = Threads(name="hackamore-start")
 """The threads for blocking work off the event loop: starts, mostly."""
 os.register_at_fork(after_in_child=starters.after_fork)
 

@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bridle.testing import cassette
+from hackamore.testing import cassette
 from tests.support.talking import Running, each, got
 
 if TYPE_CHECKING:
-    from bridle import Options
+    from hackamore import Options
     from tests.support.shell import Shell
 
 

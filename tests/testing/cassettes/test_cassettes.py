@@ -13,11 +13,11 @@ from typing import Any, Literal
 
 import pytest
 
-import bridle
-from bridle import Options, sync
-from bridle.errors import SessionClosedError, SpawnError
-from bridle.hooks import HookMatcher, HookOutput
-from bridle.testing import Cassette, CassetteError, CassetteMismatchError, cassette
+import hackamore
+from hackamore import Options, sync
+from hackamore.errors import SessionClosedError, SpawnError
+from hackamore.hooks import HookMatcher, HookOutput
+from hackamore.testing import Cassette, CassetteError, CassetteMismatchError, cassette
 from tests.support import stand_in, stand_in_session
 from tests.support.memory import Memory
 from tests.support.patience import patience
@@ -73,9 +73,9 @@ def test_a_session_is_replayed_by_every_shell(shell: Shell, tape: Path, cli: Cal
 def test_the_file(tape: Path, cli: Callable[..., Options]) -> None:
     taped(Shell("asyncio"), tape, cli(), "one")
     header, start, *rest = lines(tape)
-    assert header["format"] == "bridle-cassette"
+    assert header["format"] == "hackamore-cassette"
     assert header["version"] == 1
-    assert header["library"] == bridle.__version__
+    assert header["library"] == hackamore.__version__
     assert "cli" in header
     assert "keys" in header["redacted"]
     assert start["k"] == "start"
@@ -294,7 +294,7 @@ def test_endings_of_queries(shell: Shell, tape: Path, cli: Callable[..., Options
         ([["frame", "init"], ["err", "broken\n"], ["exit", 3]], {}),
         (
             [["frame", "init"], ["fill", 5_000], ["out", "\n"], ["frame", "result"]],
-            {"limits": bridle.Limits(line_bytes=1_000)},
+            {"limits": hackamore.Limits(line_bytes=1_000)},
         ),
         ([["frame", "init"], ["out", '{"type":"assi']], {}),
     ]
@@ -403,7 +403,7 @@ def test_modes(tape: Path, cli: Callable[..., Options]) -> None:
             with cassette(tape, mode) as active:
                 state = active.recording, active.replaying
                 for prompt in prompts:
-                    await bridle.run(prompt, cli(script) if live else GONE)
+                    await hackamore.run(prompt, cli(script) if live else GONE)
             return state
 
         states: list[tuple[bool, bool]] = []
@@ -488,7 +488,7 @@ def test_files_that_cannot_be_used(tmp_path: Path, tape: Path, cli: Callable[...
         (whole[: whole.rindex(b"\n", 0, -1) + 1], "was interrupted"),
         (b"", "no header"),
         (b"\x00\xff" * 50, "no header"),
-        (whole.replace(b'"version":1', b'"version":2', 1), "a later version of Bridle: line 1: format version 2"),
+        (whole.replace(b'"version":1', b'"version":2', 1), "a later version of Hackamore: line 1: format version 2"),
         (
             whole.replace(b'"k":"in"', b'"k":'),
             r"line 4 cannot[^;]*; line \d+ cannot[^;]*; line \d+ cannot[^;]*; and \d more",
@@ -569,7 +569,7 @@ def test_as_a_decorator(tape: Path, cli: Callable[..., Options]) -> None:
     @cassette(tape)
     async def ask_async(options: Options, *, prompt: str) -> str:
         """Ask."""
-        return (await bridle.run(prompt, options)).text
+        return (await hackamore.run(prompt, options)).text
 
     @cassette(tape)
     def ask_blocking(options: Options, prompt: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bridle.testing.cassettes.match import Matcher
+from hackamore.testing.cassettes.match import Matcher
 
 ONE, TWO, THREE = (f"{digit * 8}-{digit * 4}-4{digit * 3}-8{digit * 3}-{digit * 12}" for digit in "123")
 REQUEST, OTHER = "req_1_0a", "req_2_0b"
@@ -24,9 +24,9 @@ def matcher(**values: str) -> Matcher:
         (f"see {ONE}, again {ONE}", f"see {TWO}, again {TWO}"),
         ({"id": ONE, "parent": THREE}, {"id": TWO, "parent": ONE}),
         (REQUEST, OTHER),
-        ("<bridle-cwd>", "<bridle-cwd>"),
-        ("<bridle-secret-1>", "<bridle-secret-2>"),
-        ("<bridle-secret~1>/x", "<bridle-secret~7>/x"),
+        ("<hackamore-cwd>", "<hackamore-cwd>"),
+        ("<hackamore-secret-1>", "<hackamore-secret-2>"),
+        ("<hackamore-secret~1>/x", "<hackamore-secret~7>/x"),
     ],
 )
 def test_only_ids_and_redacted_values_may_change(live: Any, recorded: Any) -> None:
@@ -54,8 +54,8 @@ def test_only_ids_and_redacted_values_may_change(live: Any, recorded: Any) -> No
         (f"a {ONE}", f"b {TWO}", [f'- (all of it): "b {TWO}"\n+ (all of it): "a {ONE}"']),
         (f"{ONE} a", f"{TWO} b", [f'- (all of it): "{TWO} b"\n+ (all of it): "{ONE} a"']),
         (f"{ONE} {ONE}", ONE, [f'- (all of it): "{ONE}"\n+ (all of it): "{ONE} {ONE}"']),
-        ("<bridle-cwd>", "<bridle-home>", ['- (all of it): "<bridle-home>"\n+ (all of it): "<bridle-cwd>"']),
-        ("<bridle-key-1>", "<bridle-home-1>", ['- (all of it): "<bridle-home-1>"\n+ (all of it): "<bridle-key-1>"']),
+        ("<hackamore-cwd>", "<hackamore-home>", ['- (all of it): "<hackamore-home>"\n+ (all of it): "<hackamore-cwd>"']),
+        ("<hackamore-key-1>", "<hackamore-home-1>", ['- (all of it): "<hackamore-home-1>"\n+ (all of it): "<hackamore-key-1>"']),
         (f"{'a' * 8}-1111", f"{'b' * 8}-1111", ['- (all of it): "bbbbbbbb-1111"\n+ (all of it): "aaaaaaaa-1111"']),
     ],
 )
@@ -98,12 +98,12 @@ def test_partners_stay_partners() -> None:
 
 
 def test_output_gets_the_ids_and_values_of_today() -> None:
-    one = matcher(**{"<bridle-secret-1>": 'a"b\\', "<bridle-cwd>": "/repo"})
-    assert one.same([ONE, "<bridle-secret-1>", REQUEST], [TWO, "<bridle-secret-2>", OTHER])
-    line = f'{{"of":"{TWO}","request":"{OTHER}","key":"<bridle-secret-2>","other":"{THREE}","at":"<bridle-cwd>/x"}}'
+    one = matcher(**{"<hackamore-secret-1>": 'a"b\\', "<hackamore-cwd>": "/repo"})
+    assert one.same([ONE, "<hackamore-secret-1>", REQUEST], [TWO, "<hackamore-secret-2>", OTHER])
+    line = f'{{"of":"{TWO}","request":"{OTHER}","key":"<hackamore-secret-2>","other":"{THREE}","at":"<hackamore-cwd>/x"}}'
     assert one.incoming(line.encode(), is_json=True).decode() == (
         f'{{"of":"{ONE}","request":"{REQUEST}","key":"a\\"b\\\\","other":"{THREE}","at":"/repo/x"}}'
     )
-    assert one.incoming(b"<bridle-secret-2> <bridle-unknown>", is_json=False) == b'a"b\\ <bridle-unknown>'
+    assert one.incoming(b"<hackamore-secret-2> <hackamore-unknown>", is_json=False) == b'a"b\\ <hackamore-unknown>'
     assert one.incoming(OTHER.encode(), is_json=True) == REQUEST.encode()
     assert one.incoming(b"plain", is_json=True) == b"plain"

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import bridle
-from bridle import Options
-from bridle.hooks import HookMatcher, HookOutput
-from bridle.permissions import Allow, Deny
-from bridle.testing import CassetteMismatchError, Reply, ScriptedModel, ToolCall, cassette
-from bridle.tools import tool, tool_server
+import hackamore
+from hackamore import Options
+from hackamore.hooks import HookMatcher, HookOutput
+from hackamore.permissions import Allow, Deny
+from hackamore.testing import CassetteMismatchError, Reply, ScriptedModel, ToolCall, cassette
+from hackamore.tools import tool, tool_server
 from tests.support.shell import Shell
 from tests.support.talking import Running, each, first, got
 from tests.testing.cassettes.taping import kinds, lines
@@ -162,7 +162,7 @@ def test_what_was_planted_is_not_in_the_file(shell: Shell, real_cli: RealCLI, tm
     async def scenario(options: Options) -> None:
         with cassette(tape):
             result = await shell.run(f"Print {secrets}", options)
-            assert MAIL in result.text or "<bridle-" in result.text
+            assert MAIL in result.text or "<hackamore-" in result.text
 
     with ScriptedModel(*script) as model:
         environment = {
@@ -197,7 +197,7 @@ def test_what_was_planted_is_not_in_the_file(shell: Shell, real_cli: RealCLI, tm
         encoded.decode(),
     ):
         assert planted.encode() not in content, planted
-    assert b"PLANTED=<bridle-key-" in content
+    assert b"PLANTED=<hackamore-key-" in content
     shell.play(scenario, options.replace(cli_path="/nowhere"))
     assert tape.read_bytes() == content
 
@@ -207,7 +207,7 @@ def test_header_and_long_texts(real_cli: RealCLI, tmp_path: Path) -> None:
 
     async def scenario(options: Options) -> None:
         with cassette(tape):
-            async with bridle.Session(options) as session:
+            async with hackamore.Session(options) as session:
                 await session.get_context_usage()
                 result = await (await session.send("Hi")).result()
                 assert result is not None
@@ -224,7 +224,7 @@ def test_header_and_long_texts(real_cli: RealCLI, tmp_path: Path) -> None:
         line["f"] for line in lines(tape)[1:] if line["k"] == "in" and line["f"]["type"] == "control_response"
     )
     described = [command["description"] for command in answer["response"]["response"]["commands"]]
-    assert any(text.startswith("<bridle-text-") for text in described)
+    assert any(text.startswith("<hackamore-text-") for text in described)
     assert max(map(len, described)) <= 100
     assert kinds(tape)[-3:] == ["stop", "exit", "end"]
     Shell("trio").play(scenario, options.replace(cli_path="/nowhere"))
@@ -312,7 +312,7 @@ def test_speed_of_a_replay(real_cli: RealCLI, tmp_path: Path, record_property: C
     def go(options: Options) -> float:
         with cassette(tape):
             began = time.process_time()
-            assert bridle.sync.run("Hi", options).text == "Hello."
+            assert hackamore.sync.run("Hi", options).text == "Hello."
             return time.process_time() - began
 
     with ScriptedModel("Hello.") as model:

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from bridle import Options, sync
-from bridle.hooks import HookMatcher, HookOutput
-from bridle.permissions import Allow, Deny
-from bridle.session.core import SessionBase
-from bridle.testing import CassetteMismatchError, Script, SimulatedCLI, cassette
-from bridle.tools import tool, tool_server
+from hackamore import Options, sync
+from hackamore.hooks import HookMatcher, HookOutput
+from hackamore.permissions import Allow, Deny
+from hackamore.session.core import SessionBase
+from hackamore.testing import CassetteMismatchError, Script, SimulatedCLI, cassette
+from hackamore.tools import tool, tool_server
 from tests.support.seeds import seeded
 from tests.support.shell import Backend, Shell
 from tests.support.talking import each, got
@@ -61,15 +61,15 @@ def play(backend: Backend, path: Path, prompts: list[str], chooser: random.Rando
     found: list[Any] = []
 
     async def scenario() -> None:
-        import bridle
-        from bridle import sync
+        import hackamore
+        from hackamore import sync
 
         with cassette(path):
             made: SessionBase
             made = (
                 sync.Session(agent.options, transport=transport)
                 if shell.blocking
-                else bridle.Session(agent.options, transport=transport)
+                else hackamore.Session(agent.options, transport=transport)
             )
             session: Any = made
             await got(session.start())

@@ -1,4 +1,4 @@
-"""`check_cli` and `bridle conformance`: the pinned CLI conforms; of a stand-in that does not, it is said precisely what is wrong."""
+"""`check_cli` and `hackamore conformance`: the pinned CLI conforms; of a stand-in that does not, it is said precisely what is wrong."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from bridle.errors import CLINotFoundError
-from bridle.hooks import HOOK_EVENTS
-from bridle.protocol.results import ServerInfo
-from bridle.testing import check_cli
-from bridle.testing.conformance.behaviours import flags_of_help, our_flags
-from bridle.testing.conformance.bench import CLI_CHECKS, Bench
-from bridle.testing.conformance.cli import run_checks
+from hackamore.errors import CLINotFoundError
+from hackamore.hooks import HOOK_EVENTS
+from hackamore.protocol.results import ServerInfo
+from hackamore.testing import check_cli
+from hackamore.testing.conformance.behaviours import flags_of_help, our_flags
+from hackamore.testing.conformance.bench import CLI_CHECKS, Bench
+from hackamore.testing.conformance.cli import run_checks
 from scripts import drift_baseline
 from scripts.drift import Drift, without_row
 from tests.support.patience import patience
@@ -32,7 +32,7 @@ if "--version" in arguments:
     print({version!r})
 elif "--help" in arguments:
     print("Usage: claude")
-elif "--print" in arguments and "--bridle-conformance" not in arguments:
+elif "--print" in arguments and "--hackamore-conformance" not in arguments:
     sys.stdin.read()
     block = {{"type": "text", "text": "Hello.", "new": 1}}
     for frame in (
@@ -118,7 +118,7 @@ def test_no_cli_at_all(tmp_path: Path) -> None:
 
 def conformance(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "bridle.cli", "conformance", *arguments],
+        [sys.executable, "-m", "hackamore.cli", "conformance", *arguments],
         capture_output=True,
         text=True,
         timeout=patience(200),
@@ -149,7 +149,7 @@ def test_the_command_writes_json(tmp_path: Path) -> None:
 def test_the_command_without_a_cli(tmp_path: Path) -> None:
     done = conformance("--cli", str(tmp_path / "claude"))
     assert done.returncode == 3
-    assert "bridle doctor" in done.stderr
+    assert "hackamore doctor" in done.stderr
 
 
 def test_drift_in_lines() -> None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
-from bridle.testing import check_session_store
-from bridle.testing.conformance import Finding
+from hackamore.testing import check_session_store
+from hackamore.testing.conformance import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from bridle.errors import NotSupportedError
-from bridle.testing import with_faults
-from bridle.testing.conformance import TRANSPORT_CHECKS, Finding, Report, check_transport
-from bridle.testing.conformance.wire import SHELLS, Shell
-from bridle.testing.faults import Corrupt, Delay, Drop, Split
-from bridle.transports.process.subprocess_async import AsyncChildProcess
-from bridle.transports.process.subprocess_sync import SyncChildProcess
+from hackamore.errors import NotSupportedError
+from hackamore.testing import with_faults
+from hackamore.testing.conformance import TRANSPORT_CHECKS, Finding, Report, check_transport
+from hackamore.testing.conformance.wire import SHELLS, Shell
+from hackamore.testing.faults import Corrupt, Delay, Drop, Split
+from hackamore.transports.process.subprocess_async import AsyncChildProcess
+from hackamore.transports.process.subprocess_sync import SyncChildProcess
 from tests.support.patience import patience
 
 # Those two take five seconds each: a stubborn peer is given that long.

@@ -1,4 +1,4 @@
-"""The fault matrix: faults, the behaviour of Bridle, and the tests that show it. `docs/guides/testing/faults.md` shows this table.
+"""The fault matrix: faults, the behaviour of Hackamore, and the tests that show it. `docs/guides/testing/faults.md` shows this table.
 
 Run as `python -m tests.testing.faults.matrix` it prints the table.
 """
@@ -17,7 +17,7 @@ class Row(NamedTuple):
     Attributes:
         group: the line of the matrix it belongs to.
         fault: what goes wrong.
-        outcome: what Bridle does.
+        outcome: what Hackamore does.
         tests: `file::function`, below `tests/`.
     """
 
@@ -75,7 +75,7 @@ MATRIX: tuple[Row, ...] = (
     Row(
         3,
         "much output before it reads; large prompts",
-        "no deadlock: Bridle writes while it reads",
+        "no deadlock: Hackamore writes while it reads",
         (
             f"{ONE_SHOT}::test_a_flood_before_stdin_is_read_and_a_large_prompt_do_not_block_each_other",
             f"{LIFE}::test_ten_megabytes_to_a_peer_that_does_not_read",
@@ -287,7 +287,7 @@ MATRIX: tuple[Row, ...] = (
     Row(
         12,
         "a callback for stderr or warnings raises",
-        "logged; Bridle continues to read",
+        "logged; Hackamore continues to read",
         (
             f"{ONE_SHOT}::test_the_stderr_callback_gets_lines_and_may_raise",
             f"{MOMENTS}::test_on_warning_cannot_end_the_session",
@@ -317,7 +317,7 @@ MATRIX: tuple[Row, ...] = (
     Row(
         14,
         "a pending MCP server at the start; an unexpected tool",
-        "`InitMessage.mcp_servers` and `.tools` list them; Bridle continues",
+        "`InitMessage.mcp_servers` and `.tools` list them; Hackamore continues",
         (f"{TURNS}::test_a_server_that_is_pending_and_a_tool_that_should_not_be_there_are_told",),
     ),
     Row(
@@ -344,7 +344,7 @@ MATRIX: tuple[Row, ...] = (
 
 def table() -> str:
     """The matrix as the page shows it."""
-    rows = ["| | fault | behaviour of Bridle | tests |", "|---|---|---|---|"]
+    rows = ["| | fault | behaviour of Hackamore | tests |", "|---|---|---|---|"]
     for row in MATRIX:
         tests = ", ".join(f"`{test.rpartition('::')[2]}`" for test in row.tests)
         rows.append(f"| {row.group} | {row.fault} | {row.outcome} | {tests} |")

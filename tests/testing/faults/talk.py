@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from bridle import Options
-from bridle.aio.session import Session as AsyncSession
-from bridle.sync.session import Session as SyncSession
-from bridle.testing import Script, SimulatedCLI, with_faults
+from hackamore import Options
+from hackamore.aio.session import Session as AsyncSession
+from hackamore.sync.session import Session as SyncSession
+from hackamore.testing import Script, SimulatedCLI, with_faults
 from tests.support.talking import got
 
 if TYPE_CHECKING:
-    from bridle.testing.faults import Fault, FaultySource
+    from hackamore.testing.faults import Fault, FaultySource
     from tests.support.shell import Shell
 
 RESULT = {

@@ -12,10 +12,10 @@ from typing import Any
 import anyio
 import pytest
 
-from bridle import Options, ProcessError, SessionClosedError, Timeouts, TurnTimeoutError
-from bridle.messages import AssistantMessage, ResultMessage
-from bridle.testing import with_faults
-from bridle.testing.faults import (
+from hackamore import Options, ProcessError, SessionClosedError, Timeouts, TurnTimeoutError
+from hackamore.messages import AssistantMessage, ResultMessage
+from hackamore.testing import with_faults
+from hackamore.testing.faults import (
     Corrupt,
     Cut,
     Delay,
@@ -29,7 +29,7 @@ from bridle.testing.faults import (
     Split,
     StalledWriter,
 )
-from bridle.testing.faults.flow import Ended, Flow, Pause, frame_name
+from hackamore.testing.faults.flow import Ended, Flow, Pause, frame_name
 from tests.support import stand_in_session
 from tests.support.memory import Memory
 from tests.support.patience import patience
@@ -327,8 +327,8 @@ def test_a_child_that_is_cut_off_is_gone_afterwards(shell: Shell, playing: Stand
 
 
 def test_a_session_with_every_harmless_fault(shell: Shell, session_options: StandIn) -> None:
-    from bridle.aio.session import Session as AsyncSession
-    from bridle.sync.session import Session as SyncSession
+    from hackamore.aio.session import Session as AsyncSession
+    from hackamore.sync.session import Session as SyncSession
 
     async def scenario() -> None:
         kind: Any = SyncSession if shell.blocking else AsyncSession
@@ -347,8 +347,8 @@ def test_a_session_with_every_harmless_fault(shell: Shell, session_options: Stan
 
 
 def test_a_session_whose_cli_dies_in_the_middle_of_a_line(shell: Shell, session_options: StandIn) -> None:
-    from bridle.aio.session import Session as AsyncSession
-    from bridle.sync.session import Session as SyncSession
+    from hackamore.aio.session import Session as AsyncSession
+    from hackamore.sync.session import Session as SyncSession
 
     async def scenario() -> None:
         kind: Any = SyncSession if shell.blocking else AsyncSession

@@ -11,10 +11,10 @@ from typing import Any
 import anyio
 import pytest
 
-import bridle
-import bridle.sync
-from bridle import SessionClosedError
-from bridle.testing import Script
+import hackamore
+import hackamore.sync
+from hackamore import SessionClosedError
+from hackamore.testing import Script
 from tests.support.leaks import alive, wait_gone
 from tests.support.patience import patience
 from tests.support.query_fixtures import StandIn
@@ -31,7 +31,7 @@ def test_a_client_that_disconnects_while_an_answer_streams(backend: Any, playing
     pids: list[int] = []
 
     async def handler(streaming: anyio.Event) -> None:
-        stream = bridle.query("go", playing(*LONG))
+        stream = hackamore.query("go", playing(*LONG))
         async for _ in stream:
             assert stream.pid is not None
             pids.append(stream.pid)
@@ -53,7 +53,7 @@ def test_a_client_that_disconnects_without_an_event_loop(playing: StandIn) -> No
     pids: list[int] = []
 
     def body() -> Any:
-        stream = bridle.sync.query("go", playing(*LONG))
+        stream = hackamore.sync.query("go", playing(*LONG))
         with stream:
             for message in stream:
                 pids.append(stream.pid or 0)
@@ -144,7 +144,7 @@ def test_threads_each_with_a_loop_of_their_own(tmp_path: Path) -> None:
 
     def run(backend: Any) -> None:
         async def main() -> None:
-            texts.append((await bridle.run("go", transport=behind(greeting()))).text)
+            texts.append((await hackamore.run("go", transport=behind(greeting()))).text)
 
         anyio.run(main, backend=backend)
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from bridle import BridleError, Timeouts, TurnTimeoutError, tool, tool_server
-from bridle.hooks import HookMatcher
-from bridle.permissions import Allow
-from bridle.testing import Script
-from bridle.testing.faults import Corrupt, Cut, Drop, Duplicate, Fault, Reorder, Silence, Split
+from hackamore import HackamoreError, Timeouts, TurnTimeoutError, tool, tool_server
+from hackamore.hooks import HookMatcher
+from hackamore.permissions import Allow
+from hackamore.testing import Script
+from hackamore.testing.faults import Corrupt, Cut, Drop, Duplicate, Fault, Reorder, Silence, Split
 from tests.support.seeds import seeded
 from tests.support.shell import Shell
 from tests.support.talking import got
@@ -77,7 +77,7 @@ def test_every_wait_ends_whatever_happens(shell: Shell, seed: int) -> None:
                         ended.append(error.kind)
                     else:
                         ended.append(turn.state.name)
-        except BridleError as error:
+        except HackamoreError as error:
             ended.append(type(error).__name__)
 
     shell.play(scenario)

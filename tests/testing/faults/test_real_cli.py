@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridle import SessionClosedError
-from bridle.aio.session import Session as AsyncSession
-from bridle.hooks import HookMatcher
-from bridle.sync.session import Session as SyncSession
-from bridle.testing import Reply, ScriptedModel, ToolCall, with_faults
-from bridle.testing.faults import Corrupt, Cut, Delay, Insert, SlowReader, Split
+from hackamore import SessionClosedError
+from hackamore.aio.session import Session as AsyncSession
+from hackamore.hooks import HookMatcher
+from hackamore.sync.session import Session as SyncSession
+from hackamore.testing import Reply, ScriptedModel, ToolCall, with_faults
+from hackamore.testing.faults import Corrupt, Cut, Delay, Insert, SlowReader, Split
 from tests.real_cli.conftest import Driving, driving
 from tests.support.leaks import alive
 from tests.support.shell import Shell

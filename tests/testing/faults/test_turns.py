@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bridle import (
+from hackamore import (
     AuthenticationError,
     Options,
     OutputError,
@@ -21,11 +21,11 @@ from bridle import (
     tool,
     tool_server,
 )
-from bridle.hooks import HookMatcher
-from bridle.messages import APIRetryMessage, InitMessage, ResultMessage, TaskNotificationMessage
-from bridle.permissions import Allow
-from bridle.testing import Script, SimulatedCLI
-from bridle.testing.faults import Drop, Insert, Silence
+from hackamore.hooks import HookMatcher
+from hackamore.messages import APIRetryMessage, InitMessage, ResultMessage, TaskNotificationMessage
+from hackamore.permissions import Allow
+from hackamore.testing import Script, SimulatedCLI
+from hackamore.testing.faults import Drop, Insert, Silence
 from tests.support.patience import patience
 from tests.support.query_fixtures import StandIn
 from tests.support.shell import Shell

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from bridle import BridleError, Limits, Options, ProcessError, SessionClosedError
-from bridle.messages import (
+from hackamore import HackamoreError, Limits, Options, ProcessError, SessionClosedError
+from hackamore.messages import (
     AssistantMessage,
     ResultMessage,
     TextBlock,
@@ -15,7 +15,7 @@ from bridle.messages import (
     UnknownMessage,
     UnknownSystemMessage,
 )
-from bridle.testing.faults import Corrupt, Cut, Delay, Drop, Duplicate, Insert, Reorder, Split
+from hackamore.testing.faults import Corrupt, Cut, Delay, Drop, Duplicate, Insert, Reorder, Split
 from tests.support.query_fixtures import StandIn
 from tests.support.shell import Shell
 from tests.support.talking import each, got, raised
@@ -154,7 +154,7 @@ def test_a_cut_anywhere_wakes_everybody_in_a_session(shell: Shell) -> None:
                     turn = await got(session.send("go"))
                     error = await raised(turn.result, SessionClosedError)
                     assert error.exit_code == -9
-            except BridleError as error:
+            except HackamoreError as error:
                 assert "exit" in str(error) or "ended" in str(error), error
 
     shell.play(scenario)

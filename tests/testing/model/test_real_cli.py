@@ -1,4 +1,4 @@
-"""The scripted model as the real CLI meets it: every kind of step and of request, without Bridle's own shells."""
+"""The scripted model as the real CLI meets it: every kind of step and of request, without Hackamore's own shells."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
-from bridle.testing import (
+from hackamore.testing import (
     Dropped,
     HTTPFailure,
     Repeat,
@@ -27,7 +27,7 @@ from bridle.testing import (
 from tests.support.patience import patience
 
 if TYPE_CHECKING:
-    from bridle.testing import ModelRequest
+    from hackamore.testing import ModelRequest
     from tests.conftest import RealCLI
 
 ALLOW_ALL = ("--permission-mode", "bypassPermissions")

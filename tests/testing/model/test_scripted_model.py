@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridle.errors import BridleError
-from bridle.testing import (
+from hackamore.errors import HackamoreError
+from hackamore.testing import (
     Dropped,
     HTTPFailure,
     ModelRequest,
@@ -332,7 +332,7 @@ def test_left_over_steps_are_named() -> None:
     assert len(caught.value.steps) == 4
     assert "'two'" in caught.value.steps[0]
     assert "'count' (never started)" in str(caught.value)
-    assert isinstance(caught.value, BridleError)
+    assert isinstance(caught.value, HackamoreError)
     assert isinstance(caught.value, AssertionError)
 
 
@@ -546,16 +546,16 @@ def test_control_characters_of_a_request_do_not_reach_the_report() -> None:
 
 def test_the_plugin_loads_nothing_that_others_would_have_to_pay_for() -> None:
     program = (
-        "import sys, pytest; before = set(sys.modules); import bridle.testing.plugin; "
-        "print(sorted(name for name in set(sys.modules) - before if name.startswith(('bridle', 'msgspec', 'anyio'))))"
+        "import sys, pytest; before = set(sys.modules); import hackamore.testing.plugin; "
+        "print(sorted(name for name in set(sys.modules) - before if name.startswith(('hackamore', 'msgspec', 'anyio'))))"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=patience(50), check=True
     )
     loaded = set(eval(done.stdout))
-    assert {name for name in loaded if name.startswith("bridle.testing")} == {
-        "bridle.testing",
-        "bridle.testing.plugin",
+    assert {name for name in loaded if name.startswith("hackamore.testing")} == {
+        "hackamore.testing",
+        "hackamore.testing.plugin",
     }
 
 

@@ -13,7 +13,7 @@ INI = """
 [pytest]
 addopts = --strict-markers --strict-config -p no:cacheprovider -p no:xdist -p no:asyncio -p no:trio
 filterwarnings = error
-bridle_no_leaks = true
+hackamore_no_leaks = true
 """
 
 
@@ -21,34 +21,34 @@ def test_a_simulated_cli_in_every_kind_of_test(pytester: pytest.Pytester) -> Non
     pytester.makeini(INI)
     pytester.makepyfile(
         """
-        import bridle, bridle.sync, pytest
-        from bridle.testing import Script
+        import hackamore, hackamore.sync, pytest
+        from hackamore.testing import Script
 
         def greeting():
             return Script().user("Hi").says("Hello.")
 
-        def test_plain(simulated_cli, bridle_options):
+        def test_plain(simulated_cli, hackamore_options):
             cli = simulated_cli(greeting())
-            assert bridle.sync.run("Hi", bridle_options(), transport=cli).text == "Hello."
+            assert hackamore.sync.run("Hi", hackamore_options(), transport=cli).text == "Hello."
 
         @pytest.mark.anyio
-        async def test_async(simulated_cli, bridle_options):
+        async def test_async(simulated_cli, hackamore_options):
             cli = simulated_cli(greeting())
-            assert (await bridle.run("Hi", bridle_options(), transport=cli)).text == "Hello."
+            assert (await hackamore.run("Hi", hackamore_options(), transport=cli)).text == "Hello."
 
         @pytest.mark.anyio
-        async def test_session(simulated_cli, bridle_options):
-            async with bridle.Session(bridle_options(), transport=simulated_cli(greeting())) as session:
+        async def test_session(simulated_cli, hackamore_options):
+            async with hackamore.Session(hackamore_options(), transport=simulated_cli(greeting())) as session:
                 result = await (await session.send("Hi")).result()
                 assert result.result == "Hello."
 
-        @pytest.mark.bridle_script(greeting(), time_scale=0)
-        def test_marked(simulated_cli, bridle_options):
-            assert bridle.sync.run("Hi", bridle_options(), transport=simulated_cli).text == "Hello."
+        @pytest.mark.hackamore_script(greeting(), time_scale=0)
+        def test_marked(simulated_cli, hackamore_options):
+            assert hackamore.sync.run("Hi", hackamore_options(), transport=simulated_cli).text == "Hello."
 
-        def test_as_a_program(simulated_cli, bridle_options, tmp_path):
+        def test_as_a_program(simulated_cli, hackamore_options, tmp_path):
             path = simulated_cli(greeting()).install(tmp_path / "cli")
-            assert bridle.sync.run("Hi", bridle_options(cli_path=path)).text == "Hello."
+            assert hackamore.sync.run("Hi", hackamore_options(cli_path=path)).text == "Hello."
         """
     )
     pytester.runpytest_subprocess(timeout=patience(100)).assert_outcomes(passed=7)
@@ -58,7 +58,7 @@ def test_a_script_that_did_not_happen(pytester: pytest.Pytester) -> None:
     pytester.makeini(INI)
     pytester.makepyfile(
         """
-        from bridle.testing import Script
+        from hackamore.testing import Script
 
         def test_passing(simulated_cli):
             simulated_cli(Script().user("Hi").says("Hello."))
@@ -80,18 +80,18 @@ def test_a_marker_without_a_script(pytester: pytest.Pytester) -> None:
         """
         import pytest
 
-        @pytest.mark.bridle_script
+        @pytest.mark.hackamore_script
         def test_nothing(simulated_cli):
             pass
 
-        @pytest.mark.bridle_script("Hi")
+        @pytest.mark.hackamore_script("Hi")
         def test_text(simulated_cli):
             pass
         """
     )
     result = pytester.runpytest_subprocess(timeout=patience(100))
     result.assert_outcomes(errors=2)
-    result.stdout.fnmatch_lines(["*`bridle_script` needs a script: *", "*`script` must be a Script (*), not str*"])
+    result.stdout.fnmatch_lines(["*`hackamore_script` needs a script: *", "*`script` must be a Script (*), not str*"])
     result.stdout.no_fnmatch_line("*raised in repr()*")
 
 
@@ -99,42 +99,42 @@ def test_parameters_that_are_no_names_of_files_have_cassettes_of_their_own(pytes
     pytester.makeini(INI)
     pytester.makepyfile(
         test_shop="""
-        import bridle.sync, pytest
-        from bridle.testing import Script, SimulatedCLI
+        import hackamore.sync, pytest
+        from hackamore.testing import Script, SimulatedCLI
 
         @pytest.mark.parametrize("sign", ["<", ">", "a/b", "a b", "a-b", "+1", "1", "tea"])
         def test_sign(cassette, sign):
             cli = SimulatedCLI(Script().user("Hi").says(sign))
-            assert bridle.sync.run("Hi", transport=cli).text == sign
+            assert hackamore.sync.run("Hi", transport=cli).text == sign
         """
     )
     for _ in range(2):
-        pytester.runpytest_subprocess("--bridle-record=once", timeout=patience(100)).assert_outcomes(passed=8)
+        pytester.runpytest_subprocess("--hackamore-record=once", timeout=patience(100)).assert_outcomes(passed=8)
     names = {path.name for path in (pytester.path / "cassettes").iterdir()}
     assert len(names) == 8
     assert {"test_shop.test_sign-1.jsonl", "test_shop.test_sign-a-b.jsonl", "test_shop.test_sign-tea.jsonl"} < names
 
 
 CASSETTES = """
-    import bridle, bridle.sync, pytest
-    from bridle.testing import Script, SimulatedCLI
+    import hackamore, hackamore.sync, pytest
+    from hackamore.testing import Script, SimulatedCLI
 
     def cli():
         return SimulatedCLI(Script().user("Hi").says("Hello."))
 
-    def test_plain(cassette, bridle_options):
-        assert bridle.sync.run("Hi", bridle_options(), transport=cli()).text == "Hello."
+    def test_plain(cassette, hackamore_options):
+        assert hackamore.sync.run("Hi", hackamore_options(), transport=cli()).text == "Hello."
 
     @pytest.mark.anyio
     @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
-    async def test_async(cassette, bridle_options):
-        assert (await bridle.run("Hi", bridle_options(), transport=cli())).text == "Hello."
+    async def test_async(cassette, hackamore_options):
+        assert (await hackamore.run("Hi", hackamore_options(), transport=cli())).text == "Hello."
 
     class TestMethods:
-        @pytest.mark.bridle_cassette(speed=10.0)
+        @pytest.mark.hackamore_cassette(speed=10.0)
         @pytest.mark.parametrize("what", ["a/b", "é"])
-        def test_names(self, cassette, bridle_options, what):
-            assert bridle.sync.run("Hi", bridle_options(), transport=cli()).text == "Hello."
+        def test_names(self, cassette, hackamore_options, what):
+            assert hackamore.sync.run("Hi", hackamore_options(), transport=cli()).text == "Hello."
 """
 
 
@@ -153,7 +153,7 @@ def test_cassettes_are_recorded_once_and_replayed(pytester: pytest.Pytester, mon
     # Replayed, nobody is asked any more: not even a CLI that is not there.
     module.write_text(module.read_text().replace("transport=cli()", "transport=None"))
     monkeypatch.setenv("CI", "1")
-    result = pytester.runpytest_subprocess("--bridle-cli", "/nowhere/claude", timeout=patience(100))
+    result = pytester.runpytest_subprocess("--hackamore-cli", "/nowhere/claude", timeout=patience(100))
     result.assert_outcomes(passed=5)
     assert sorted(path.name for path in (pytester.path / "cassettes").iterdir()) == recorded
     # A changed prompt does not fit any more, and what it says instead is shown.
@@ -175,15 +175,15 @@ def test_nothing_is_recorded_in_ci_and_of_failed_tests(
     monkeypatch.delenv("CI")
     pytester.makepyfile(
         test_failing="""
-        import bridle.sync
-        from bridle.testing import Script, SimulatedCLI
-        def test_it(cassette, bridle_options):
+        import hackamore.sync
+        from hackamore.testing import Script, SimulatedCLI
+        def test_it(cassette, hackamore_options):
             cli = SimulatedCLI(Script().user("Hi").says("Hello."))
-            bridle.sync.run("Hi", bridle_options(), transport=cli)
+            hackamore.sync.run("Hi", hackamore_options(), transport=cli)
             assert 1 == 2
         """
     )
     pytester.runpytest_subprocess("test_failing.py", timeout=patience(100)).assert_outcomes(failed=1)
     assert not (pytester.path / "cassettes" / "test_failing.test_it.jsonl").exists()
-    result = pytester.runpytest_subprocess("-o", "bridle_record=sometimes", "-k", "plain", timeout=patience(100))
+    result = pytester.runpytest_subprocess("-o", "hackamore_record=sometimes", "-k", "plain", timeout=patience(100))
     assert "must be one of once, none, all, new" in result.stdout.str() + result.stderr.str()

@@ -82,7 +82,7 @@ WAYS_TO_LEAVE = {
 @pytest.mark.parametrize("kind", WAYS_TO_LEAVE)
 def test_what_is_left_is_named(kind: str, pytester: pytest.Pytester) -> None:
     code, named = WAYS_TO_LEAVE[kind]
-    pytester.makeini(INI + "bridle_no_leaks = true\nbridle_leak_seconds = 0.1\n")
+    pytester.makeini(INI + "hackamore_no_leaks = true\nhackamore_leak_seconds = 0.1\n")
     pytester.makepyfile(test_leaving=code)
     try:
         result = pytester.runpytest_subprocess(timeout=patience(100))
@@ -146,20 +146,20 @@ CLEAN = """
         yield file
         file.close()
 
-    def test_own_fixtures_are_gone_by_then(own, bridle_leak_check):
+    def test_own_fixtures_are_gone_by_then(own, hackamore_leak_check):
         pass
 
     kept = []
 
-    def test_what_is_allowed(bridle_leak_check):
-        bridle_leak_check.allow("/dev/zero")
+    def test_what_is_allowed(hackamore_leak_check):
+        hackamore_leak_check.allow("/dev/zero")
         kept.append(os.open("/dev/zero", os.O_RDONLY))
 
-    @pytest.mark.bridle_leaks_allowed
+    @pytest.mark.hackamore_leaks_allowed
     def test_that_is_not_checked():
         kept.append(os.open("/dev/full", os.O_RDONLY))
 
-    @pytest.mark.parametrize("number", [1, pytest.param(2, marks=pytest.mark.bridle_leaks_allowed)])
+    @pytest.mark.parametrize("number", [1, pytest.param(2, marks=pytest.mark.hackamore_leaks_allowed)])
     def test_marks_of_one_case(number):
         if number == 2:
             kept.append(os.open("/dev/full", os.O_RDONLY))
@@ -174,7 +174,7 @@ CLEAN = """
 def test_what_is_no_leak(pytester: pytest.Pytester) -> None:
     pytester.makeini(INI)
     pytester.makepyfile(CLEAN)
-    result = pytester.runpytest_subprocess("--bridle-no-leaks", timeout=patience(100))
+    result = pytester.runpytest_subprocess("--hackamore-no-leaks", timeout=patience(100))
     result.assert_outcomes(passed=15)
 
 
@@ -188,16 +188,16 @@ def test_it_is_off_unless_asked_for(pytester: pytest.Pytester) -> None:
             kept.append(os.open("/dev/null", os.O_RDONLY))
         def test_unchecked():
             leave()
-        @pytest.mark.bridle_no_leaks
+        @pytest.mark.hackamore_no_leaks
         def test_marked():
             leave()
-        def test_named(bridle_leak_check):
+        def test_named(hackamore_leak_check):
             leave()
-        def test_after_them_nobody_is_blamed(bridle_leak_check):
+        def test_after_them_nobody_is_blamed(hackamore_leak_check):
             pass
         """
     )
-    result = pytester.runpytest_subprocess("-o", "bridle_leak_seconds=0.1", timeout=patience(100))
+    result = pytester.runpytest_subprocess("-o", "hackamore_leak_seconds=0.1", timeout=patience(100))
     result.assert_outcomes(passed=4, errors=2)
 
 
@@ -206,23 +206,23 @@ def test_a_failing_test_fails_once_and_its_leak_is_told(pytester: pytest.Pyteste
     pytester.makepyfile(
         """
         import os
-        def test_it(bridle_leak_check):
+        def test_it(hackamore_leak_check):
             os.open("/dev/null", os.O_RDONLY)
             assert 1 == 2
         """
     )
-    result = pytester.runpytest_subprocess("-o", "bridle_leak_seconds=0.1", timeout=patience(100))
+    result = pytester.runpytest_subprocess("-o", "hackamore_leak_seconds=0.1", timeout=patience(100))
     result.assert_outcomes(failed=1, errors=1)
 
 
 def test_the_markers_and_options_are_known(pytester: pytest.Pytester) -> None:
     pytester.makeini(INI)
     result = pytester.runpytest_subprocess("--markers", timeout=patience(100))
-    result.stdout.fnmatch_lines(["@pytest.mark.bridle_no_leaks:*"])
+    result.stdout.fnmatch_lines(["@pytest.mark.hackamore_no_leaks:*"])
     result = pytester.runpytest_subprocess("--help", timeout=patience(100))
-    result.stdout.fnmatch_lines(["*--bridle-record=*", "*--bridle-no-leaks*", "*bridle_leak_seconds*"])
+    result.stdout.fnmatch_lines(["*--hackamore-record=*", "*--hackamore-no-leaks*", "*hackamore_leak_seconds*"])
     result = pytester.runpytest_subprocess("--fixtures", timeout=patience(100))
-    result.stdout.fnmatch_lines(["bridle_leak_check*", "*Fail the test if it leaves*"])
+    result.stdout.fnmatch_lines(["hackamore_leak_check*", "*Fail the test if it leaves*"])
 
 
 def test_options_see_nothing_of_this_machine(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,9 +230,9 @@ def test_options_see_nothing_of_this_machine(pytester: pytest.Pytester, monkeypa
     pytester.makepyfile(
         """
         import os
-        def test_it(bridle_options, scripted_model, tmp_path):
+        def test_it(hackamore_options, scripted_model, tmp_path):
             model = scripted_model()
-            options = bridle_options(model, max_turns=3, env={"MINE": "1"})
+            options = hackamore_options(model, max_turns=3, env={"MINE": "1"})
             assert options.max_turns == 3
             assert options.cli_path == "/opt/claude"
             assert options.inherit_env is False
@@ -243,30 +243,30 @@ def test_options_see_nothing_of_this_machine(pytester: pytest.Pytester, monkeypa
             assert "SECRET_OF_THE_USER" not in options.env
             assert str(options.cwd).startswith(str(tmp_path))
             assert "CLAUDE_CODE_MAX_RETRIES" not in options.env
-            nobody = bridle_options().env
+            nobody = hackamore_options().env
             assert nobody["ANTHROPIC_BASE_URL"] == "http://127.0.0.1:9"
             assert nobody["CLAUDE_CODE_MAX_RETRIES"] == "0"
         """
     )
     monkeypatch.setenv("SECRET_OF_THE_USER", "x")
-    result = pytester.runpytest_subprocess("--bridle-cli", "/opt/claude", timeout=patience(100))
+    result = pytester.runpytest_subprocess("--hackamore-cli", "/opt/claude", timeout=patience(100))
     result.assert_outcomes(passed=1)
 
 
 def test_it_is_an_entry_point() -> None:
-    [entry] = [entry for entry in metadata.entry_points(group="pytest11") if entry.name == "bridle"]
-    assert entry.value == "bridle.testing.plugin"
+    [entry] = [entry for entry in metadata.entry_points(group="pytest11") if entry.name == "hackamore"]
+    assert entry.value == "hackamore.testing.plugin"
 
 
 def test_loading_it_costs_nothing_to_speak_of() -> None:
     code = (
-        "import sys, pytest; before = set(sys.modules); import bridle.testing.plugin; print(*set(sys.modules) - before)"
+        "import sys, pytest; before = set(sys.modules); import hackamore.testing.plugin; print(*set(sys.modules) - before)"
     )
     printed = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, check=True, text=True, timeout=patience(60)
     ).stdout
-    assert set(printed.split()) == {"bridle", "bridle._version", "bridle.testing", "bridle.testing.plugin"}
-    measured = "import pytest, time; began = time.perf_counter(); import bridle.testing.plugin; print(time.perf_counter() - began)"
+    assert set(printed.split()) == {"hackamore", "hackamore._version", "hackamore.testing", "hackamore.testing.plugin"}
+    measured = "import pytest, time; began = time.perf_counter(); import hackamore.testing.plugin; print(time.perf_counter() - began)"
     seconds = min(
         float(
             subprocess.run(

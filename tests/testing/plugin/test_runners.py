@@ -18,14 +18,14 @@ INI = """
 [pytest]
 addopts = --strict-markers --strict-config -p no:cacheprovider -p no:xdist -q
 filterwarnings = error
-bridle_no_leaks = true
-bridle_leak_seconds = 0.5
+hackamore_no_leaks = true
+hackamore_leak_seconds = 0.5
 """
 
 COMMON = """
     import asyncio, os, threading, unittest
-    import anyio, bridle, bridle.sync, pytest, trio
-    from bridle.testing import Script, SimulatedCLI
+    import anyio, hackamore, hackamore.sync, pytest, trio
+    from hackamore.testing import Script, SimulatedCLI
 
     kept = []
 
@@ -33,31 +33,31 @@ COMMON = """
         return Script().user("Hi").says("Hello.")
 
     def shared_session():
-        return bridle.Session(transport=SimulatedCLI(Script().user("a").says("A").user("b").says("B")))
+        return hackamore.Session(transport=SimulatedCLI(Script().user("a").says("A").user("b").says("B")))
 
     async def said(session, prompt):
         return (await (await session.send(prompt)).result()).result
 """
 
 EVERYWHERE = """
-    def test_plain(simulated_cli, bridle_options):
+    def test_plain(simulated_cli, hackamore_options):
         cli = simulated_cli(greeting())
-        assert bridle.sync.run("Hi", bridle_options(), transport=cli).text == "Hello."
+        assert hackamore.sync.run("Hi", hackamore_options(), transport=cli).text == "Hello."
 
-    async def test_clean(simulated_cli, bridle_options):
+    async def test_clean(simulated_cli, hackamore_options):
         cli = simulated_cli(greeting())
-        assert (await bridle.run("Hi", bridle_options(), transport=cli)).text == "Hello."
+        assert (await hackamore.run("Hi", hackamore_options(), transport=cli)).text == "Hello."
 
-    async def test_session(simulated_cli, bridle_options):
-        async with bridle.Session(bridle_options(), transport=simulated_cli(greeting())) as session:
+    async def test_session(simulated_cli, hackamore_options):
+        async with hackamore.Session(hackamore_options(), transport=simulated_cli(greeting())) as session:
             assert await said(session, "Hi") == "Hello."
 
-    async def test_cassette(cassette, bridle_options):
-        assert (await bridle.run("Hi", bridle_options(), transport=SimulatedCLI(greeting()))).text == "Hello."
+    async def test_cassette(cassette, hackamore_options):
+        assert (await hackamore.run("Hi", hackamore_options(), transport=SimulatedCLI(greeting()))).text == "Hello."
 
-    @pytest.mark.bridle_script(greeting())
+    @pytest.mark.hackamore_script(greeting())
     async def test_marked(simulated_cli):
-        assert (await bridle.run("Hi", transport=simulated_cli)).text == "Hello."
+        assert (await hackamore.run("Hi", transport=simulated_cli)).text == "Hello."
 
     async def test_that_leaks_a_thread():
         threading.Thread(target=threading.Event().wait, args=(20,), daemon=True, name="forgotten").start()
@@ -138,7 +138,7 @@ TRIO = """
 
     @pytest.fixture
     async def session(simulated_cli):
-        async with bridle.Session(transport=simulated_cli(greeting())) as session:
+        async with hackamore.Session(transport=simulated_cli(greeting())) as session:
             yield session
 
     async def test_a_session_of_a_fixture(session):
@@ -146,7 +146,7 @@ TRIO = """
 
     async def test_another_clock(autojump_clock, simulated_cli):
         await trio.sleep(1000)
-        assert (await bridle.run("Hi", transport=simulated_cli(greeting()))).text == "Hello."
+        assert (await hackamore.run("Hi", transport=simulated_cli(greeting()))).text == "Hello."
 """
 
 ANYIO = """
@@ -209,33 +209,33 @@ UNITTEST = """
 
         @pytest.mark.usefixtures("cassette")
         async def test_cassette(self):
-            assert (await bridle.run("Hi", transport=SimulatedCLI(greeting()))).text == "Hello."
+            assert (await hackamore.run("Hi", transport=SimulatedCLI(greeting()))).text == "Hello."
 
     class TestPlain(unittest.TestCase):
         @pytest.fixture(autouse=True)
-        def take(self, bridle_options, simulated_cli):
-            self.options, self.cli = bridle_options(), simulated_cli(greeting())
+        def take(self, hackamore_options, simulated_cli):
+            self.options, self.cli = hackamore_options(), simulated_cli(greeting())
 
         def test_it(self):
-            assert bridle.sync.run("Hi", self.options, transport=self.cli).text == "Hello."
+            assert hackamore.sync.run("Hi", self.options, transport=self.cli).text == "Hello."
 
         def test_that_leaks_a_descriptor(self):
-            assert bridle.sync.run("Hi", self.options, transport=self.cli).text == "Hello."
+            assert hackamore.sync.run("Hi", self.options, transport=self.cli).text == "Hello."
             kept.append(os.open(os.devnull, os.O_RDONLY))
 """
 
 TOGETHER = """
     @pytest.mark.asyncio
     async def test_asyncio(cassette):
-        assert (await bridle.run("Hi", transport=SimulatedCLI(greeting()))).text == "Hello."
+        assert (await hackamore.run("Hi", transport=SimulatedCLI(greeting()))).text == "Hello."
 
     @pytest.mark.trio
     async def test_trio(simulated_cli):
-        assert (await bridle.run("Hi", transport=simulated_cli(greeting()))).text == "Hello."
+        assert (await hackamore.run("Hi", transport=simulated_cli(greeting()))).text == "Hello."
 
     @pytest.mark.anyio
     async def test_anyio(simulated_cli):
-        assert (await bridle.run("Hi", transport=simulated_cli(greeting()))).text == "Hello."
+        assert (await hackamore.run("Hi", transport=simulated_cli(greeting()))).text == "Hello."
 
     @pytest.mark.asyncio
     async def test_asyncio_that_leaks():

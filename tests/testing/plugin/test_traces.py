@@ -1,4 +1,4 @@
-"""`--bridle-trace`: traces of failed tests."""
+"""`--hackamore-trace`: traces of failed tests."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.traces.reading import read_trace
+from hackamore.traces.reading import read_trace
 from tests.contract import shows
 from tests.support.patience import patience
 
@@ -20,23 +20,23 @@ filterwarnings = error
 """
 TESTS = """
     import threading
-    import bridle, bridle.sync, pytest
-    from bridle.testing import Script
+    import hackamore, hackamore.sync, pytest
+    from hackamore.testing import Script
 
-    def said(simulated_cli, bridle_options, key="sk-ant-canary0123456789"):
+    def said(simulated_cli, hackamore_options, key="sk-ant-canary0123456789"):
         cli = simulated_cli(Script().user(key).says("Hello."))
-        return bridle.sync.run(key, bridle_options(), transport=cli).text
+        return hackamore.sync.run(key, hackamore_options(), transport=cli).text
 
-    def test_passes(simulated_cli, bridle_options):
-        assert said(simulated_cli, bridle_options) == "Hello."
+    def test_passes(simulated_cli, hackamore_options):
+        assert said(simulated_cli, hackamore_options) == "Hello."
 
-    def test_fails(simulated_cli, bridle_options):
-        assert said(simulated_cli, bridle_options) == "Bye."
+    def test_fails(simulated_cli, hackamore_options):
+        assert said(simulated_cli, hackamore_options) == "Bye."
 
     @pytest.mark.parametrize("text", ["<a/b>", "ü"])
-    def test_fails_in_a_thread(simulated_cli, bridle_options, text):
+    def test_fails_in_a_thread(simulated_cli, hackamore_options, text):
         found = []
-        thread = threading.Thread(target=lambda: found.append(said(simulated_cli, bridle_options, text)))
+        thread = threading.Thread(target=lambda: found.append(said(simulated_cli, hackamore_options, text)))
         thread.start()
         thread.join()
         assert found == [text]
@@ -51,38 +51,38 @@ def run(pytester: pytest.Pytester, *arguments: str, ini: str = "") -> tuple[list
     pytester.makepyfile(TESTS)
     result = pytester.runpytest_subprocess(*arguments, timeout=patience(100))
     result.assert_outcomes(passed=1, failed=4)
-    return sorted(pytester.path.glob("**/bridle-traces/*")), result.stdout.str()
+    return sorted(pytester.path.glob("**/hackamore-traces/*")), result.stdout.str()
 
 
 @shows("traces.kept")
 def test_traces_of_failed_tests_are_kept(pytester: pytest.Pytester) -> None:
-    files, shown = run(pytester, "--bridle-trace=retain-on-failure")
+    files, shown = run(pytester, "--hackamore-trace=retain-on-failure")
     traces = [path for path in files if path.suffix == ".jsonl"]
     assert len(traces) == 3
     assert files == sorted([*traces, *(path.with_suffix(".html") for path in traces)])
     for path in files:
         assert str(path) in shown
         assert b"canary" not in path.read_bytes()
-    assert shown.count("Bridle trace") == 3
+    assert shown.count("Hackamore trace") == 3
     items = read_trace(next(path for path in traces if "test_fails-" in path.name)).builder.items
     assert [item.kind for item in items if item.kind in ("prompt", "result")] == ["prompt", "result"]
 
 
 def test_traces_of_all_tests(pytester: pytest.Pytester) -> None:
-    files, _ = run(pytester, "--bridle-trace=on")
+    files, _ = run(pytester, "--hackamore-trace=on")
     assert len(files) == 8
-    files, _ = run(pytester, "--bridle-trace", "retain-on-failure")  # those of an earlier run are replaced
+    files, _ = run(pytester, "--hackamore-trace", "retain-on-failure")  # those of an earlier run are replaced
     assert len(files) == 6
 
 
 def test_the_ini_settings(pytester: pytest.Pytester) -> None:
     files, _ = run(pytester)
     assert files == []
-    run(pytester, ini="bridle_trace = retain-on-failure\nbridle_trace_dir = artifacts/of-ci\n")
+    run(pytester, ini="hackamore_trace = retain-on-failure\nhackamore_trace_dir = artifacts/of-ci\n")
     assert len(list((pytester.path / "artifacts" / "of-ci").iterdir())) == 6
-    pytester.makeini(INI + "bridle_trace = always\n")
+    pytester.makeini(INI + "hackamore_trace = always\n")
     result = pytester.runpytest_subprocess(timeout=patience(100))
     assert (
-        "bridle_trace must be one of off, on, retain-on-failure, not 'always'"
+        "hackamore_trace must be one of off, on, retain-on-failure, not 'always'"
         in result.stdout.str() + result.stderr.str()
     )

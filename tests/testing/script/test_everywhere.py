@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridle import Allow, Deny, HookMatcher, Options, sync, tool, tool_server
-from bridle.messages import ResultError
-from bridle.testing import Script, SimulatedCLI, UnexpectedModelRequestError
+from hackamore import Allow, Deny, HookMatcher, Options, sync, tool, tool_server
+from hackamore.messages import ResultError
+from hackamore.testing import Script, SimulatedCLI, UnexpectedModelRequestError
 from tests.support.patience import patience
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from bridle.testing import Script
-from bridle.testing.script.files import STEPS, fields_of
-from bridle.testing.script.steps import UsageLimit
+from hackamore.testing import Script
+from hackamore.testing.script.files import STEPS, fields_of
+from hackamore.testing.script.steps import UsageLimit
 from tests.contract import shows
 
 _NOT_STEPS = {"add", "model", "to_json", "from_json", "save", "load", "describe"}
@@ -121,7 +121,7 @@ def test_a_limit_may_be_relative() -> None:
 )
 @shows("testing.elsewhere.files")
 def test_errors_name_the_place_and_the_nearest_name(text: str, message: str) -> None:
-    with pytest.raises(ValueError, match=f"this is not a script of Bridle: .*{message}"):
+    with pytest.raises(ValueError, match=f"this is not a script of Hackamore: .*{message}"):
         Script.from_json(text)
 
 

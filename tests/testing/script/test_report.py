@@ -9,10 +9,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-import bridle.sync
-from bridle import Options
-from bridle.testing import Script, SimulatedCLI
-from bridle.testing.script.report import PlayReport
+import hackamore.sync
+from hackamore import Options
+from hackamore.testing import Script, SimulatedCLI
+from hackamore.testing.script.report import PlayReport
 from tests.support.patience import patience
 
 PLAYED = Script().user("hi").calls("Bash", {"command": "ls"}, result="a").expect_result("a").says("One \x1b file.")
@@ -21,7 +21,7 @@ PLAYED = Script().user("hi").calls("Bash", {"command": "ls"}, result="a").expect
 def report_of(script: Script, *prompts: str) -> PlayReport:
     cli = SimulatedCLI(script)
     for prompt in prompts:
-        bridle.sync.run(prompt, transport=cli, check=False)
+        hackamore.sync.run(prompt, transport=cli, check=False)
     return cli.report()
 
 
@@ -69,7 +69,7 @@ def test_junit_counts_what_it_lists(prompt: str) -> None:
 def test_another_process_reports_on_an_installed_program(tmp_path: Path) -> None:
     program = SimulatedCLI(PLAYED).install(tmp_path / "cli")
     assert not SimulatedCLI.installed(tmp_path / "cli").report().ok
-    bridle.sync.run("hi", Options(cli_path=program))
+    hackamore.sync.run("hi", Options(cli_path=program))
     report = SimulatedCLI.installed(tmp_path / "cli").report()
     assert report.ok
     assert report.processes == 1
@@ -78,7 +78,7 @@ def test_another_process_reports_on_an_installed_program(tmp_path: Path) -> None
 def test_each_session_is_a_suite(tmp_path: Path) -> None:
     program = SimulatedCLI(PLAYED, per_session=True).install(tmp_path / "cli")
     for _ in range(2):
-        bridle.sync.run("hi", Options(cli_path=program))
+        hackamore.sync.run("hi", Options(cli_path=program))
     subprocess.run([program, "--version"], check=True, timeout=patience(30), stdout=subprocess.DEVNULL)
     report = SimulatedCLI.installed(tmp_path / "cli").report()
     assert report.ok

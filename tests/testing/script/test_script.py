@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import bridle.sync
-from bridle.messages import ResultError
-from bridle.testing import HTTPFailure, Reply, Script, SimulatedCLI, Stall
-from bridle.testing.script.model import Compiler
-from bridle.testing.script.steps import UserSays
+import hackamore.sync
+from hackamore.messages import ResultError
+from hackamore.testing import HTTPFailure, Reply, Script, SimulatedCLI, Stall
+from hackamore.testing.script.model import Compiler
+from hackamore.testing.script.steps import UserSays
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -85,14 +85,14 @@ def test_what_cannot_be_is_refused_at_once(wrong: Any, text: str) -> None:
         "[]",
         "{}",
         '{"format": "other", "version": 1}',
-        '{"format": "bridle-script", "version": 2}',
-        '{"format": "bridle-script", "version": 1, "steps": [{"step": "never"}]}',
-        '{"format": "bridle-script", "version": 1, "steps": [{"step": "says", "txt": "a"}]}',
+        '{"format": "hackamore-script", "version": 2}',
+        '{"format": "hackamore-script", "version": 1, "steps": [{"step": "never"}]}',
+        '{"format": "hackamore-script", "version": 1, "steps": [{"step": "says", "txt": "a"}]}',
         b"\xff",
     ],
 )
 def test_what_is_no_script_is_refused(text: Any) -> None:
-    with pytest.raises(ValueError, match="not a script of Bridle"):
+    with pytest.raises(ValueError, match="not a script of Hackamore"):
         Script.from_json(text)
 
 
@@ -118,7 +118,7 @@ def test_prompts_that_differ_are_shown_where_they_do() -> None:
 def test_a_report_shows_how_long_things_begin() -> None:
     script = Script().user("Clean the house. " * 5000).says("Done.")
     with pytest.raises(ResultError) as caught, SimulatedCLI(script) as cli:
-        bridle.sync.run("Clean the mouse. " * 5000, transport=cli)
+        hackamore.sync.run("Clean the mouse. " * 5000, transport=cli)
     [note] = caught.value.__notes__
     assert "[  open] user 'Clean the house." in note
     assert "the host sends the prompt 'Clean the mouse." in note

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import bridle
-import bridle.sync
-from bridle.messages import NotificationMessage
-from bridle.testing import Script, SimulatedCLI
+import hackamore
+import hackamore.sync
+from hackamore.messages import NotificationMessage
+from hackamore.testing import Script, SimulatedCLI
 from tests.contract import shows
 from tests.support.query_fixtures import leaves_nothing, shell
 from tests.support.talking import first, got
@@ -36,7 +36,7 @@ def test_a_frame_comes_between_turns_from_another_thread(shell: Shell) -> None:
     async def scenario() -> None:
         cli = SimulatedCLI(Script().user().says("One.").user().says("Two."))
         with cli:
-            session: Any = (bridle.sync.Session if shell.blocking else bridle.Session)(transport=cli)
+            session: Any = (hackamore.sync.Session if shell.blocking else hackamore.Session)(transport=cli)
             await got(session.start())
             try:
                 cursor = session.messages()

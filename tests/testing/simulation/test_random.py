@@ -8,11 +8,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridle import Allow, Deny, HookMatcher, Options, sync
-from bridle.testing import Script, SimulatedCLI
-from bridle.testing.script.run import ScriptRun
-from bridle.testing.simulation.launch import Launch, parse_launch
-from bridle.testing.simulation.simulation import Simulation
+from hackamore import Allow, Deny, HookMatcher, Options, sync
+from hackamore.testing import Script, SimulatedCLI
+from hackamore.testing.script.run import ScriptRun
+from hackamore.testing.simulation.launch import Launch, parse_launch
+from hackamore.testing.simulation.simulation import Simulation
 from tests.support.examples import examples
 from tests.support.reaching import changed, damaged, mostly, reached, reaching
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.testing.simulation.real_tools import run_tool
+from hackamore.testing.simulation.real_tools import run_tool
 from tests.support.leaks import wait_gone
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bridle.testing.simulation.rules import blocked_path, judge, rule_matches, suggestions
+from hackamore.testing.simulation.rules import blocked_path, judge, rule_matches, suggestions
 
 FOLDERS = ("/repo", "/more/")
 READS = ("ls", "ls -l src", "cat a | grep b && pwd; wc -l c", "find . -name x || true", "head /repo/a", "cat /dev/null")

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridle import Options, RateLimitedError, Retry, sync, tool
-from bridle.errors import BridleError, ProcessError, SessionNotFoundError
-from bridle.testing import Script, ScriptError, SimulatedCLI, SimulatedSession
+from hackamore import Options, RateLimitedError, Retry, sync, tool
+from hackamore.errors import HackamoreError, ProcessError, SessionNotFoundError
+from hackamore.testing import Script, ScriptError, SimulatedCLI, SimulatedSession
 from tests.support.patience import patience
 from tests.support.query_fixtures import leaves_nothing, shell
 from tests.support.seeds import seeded
@@ -83,7 +83,7 @@ def test_a_process_killed_during_a_tool_is_resumed_where_it_was(on: Callable[[Sc
     options = on(script).replace(session_id=new_id(), mcp_servers={"life": [die]})
     first = sync.Session(options)
     processes.append(first)
-    with pytest.raises(BridleError, match="SIGKILL"), first:
+    with pytest.raises(HackamoreError, match="SIGKILL"), first:
         assert first.send("one").result().total_cost_usd == pytest.approx(A_REPLY)
         first.send("two").result()
     with sync.Session(options.replace(session_id=None, resume=options.session_id)) as second:
@@ -111,7 +111,7 @@ def test_totals_go_on_after_an_orderly_end_and_not_after_a_kill(on: Callable[[Sc
             if kill:
                 assert session.pid is not None
                 os.kill(session.pid, signal.SIGKILL)
-                with pytest.raises(BridleError, match="SIGKILL"):
+                with pytest.raises(HackamoreError, match="SIGKILL"):
                     session.finish()
     assert costs == pytest.approx([A_REPLY, 2 * A_REPLY, 2 * A_REPLY])
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import bridle
-from bridle import Allow, Deny, HookMatcher, Options, Timeouts, sync, tool, tool_server
-from bridle.errors import (
+import hackamore
+from hackamore import Allow, Deny, HookMatcher, Options, Timeouts, sync, tool, tool_server
+from hackamore.errors import (
     CLIExitedDuringInitError,
     ControlRejectedError,
     InitializationTimeoutError,
@@ -20,10 +20,10 @@ from bridle.errors import (
     TurnTimeoutError,
     UnsupportedCLIVersionError,
 )
-from bridle.hooks import HookOutput
-from bridle.messages import AssistantMessage, AuthenticationError, ResultError, StreamEvent, UnknownMessage, UserMessage
-from bridle.testing import Script, ScriptError, SimulatedCLI
-from bridle.testing.simulation.launch import VERSION
+from hackamore.hooks import HookOutput
+from hackamore.messages import AssistantMessage, AuthenticationError, ResultError, StreamEvent, UnknownMessage, UserMessage
+from hackamore.testing import Script, ScriptError, SimulatedCLI
+from hackamore.testing.simulation.launch import VERSION
 from tests.support.patience import patience
 from tests.support.query_fixtures import leaves_nothing, shell
 from tests.support.talking import each, got, raised, texts
@@ -47,7 +47,7 @@ UNKNOWN = "00000000-0000-4000-8000-000000000000"
 
 
 def session(shell: Shell, cli: SimulatedCLI, **options: Any) -> Any:
-    kind = sync.Session if shell.blocking else bridle.Session
+    kind = sync.Session if shell.blocking else hackamore.Session
     return kind(Options(**options), transport=cli)
 
 
@@ -237,7 +237,7 @@ def test_that_nobody_interrupts_is_noticed(script: Script, shell: Shell) -> None
             await got(s.stop())  # which interrupts
         with SimulatedCLI(script) as cli, pytest.raises(TurnTimeoutError):
             options = Options(timeouts=Timeouts(turn=0.02), **allowed)
-            await got((sync if shell.blocking else bridle).run("go", options, transport=cli))
+            await got((sync if shell.blocking else hackamore).run("go", options, transport=cli))
 
     shell.play(scenario)
 
@@ -445,7 +445,7 @@ def test_a_query_of_a_cli_that_breaks(shell: Shell, script: Script, error: Any, 
             caught = None
             try:
                 await shell.run("go", transport=cli)
-            except bridle.BridleError as failure:
+            except hackamore.HackamoreError as failure:
                 caught = failure
             if error is ProcessError:
                 assert isinstance(caught, ProcessError)
@@ -473,7 +473,7 @@ def test_a_cli_that_dies_or_hangs_before_the_handshake(shell: Shell) -> None:
             error = await raised(session(shell, cli).start, CLIExitedDuringInitError)
             assert error.exit_code == 4
         with SimulatedCLI(Script().hang()) as cli:
-            timeouts = bridle.Timeouts(initialize=0.05)
+            timeouts = hackamore.Timeouts(initialize=0.05)
             await raised(session(shell, cli, timeouts=timeouts).start, InitializationTimeoutError)
 
     shell.play(scenario)
@@ -499,7 +499,7 @@ def test_garbage_and_unknown_frames(shell: Shell) -> None:
         with SimulatedCLI(script) as cli:
             stream = shell.query("go", transport=cli)
             found = [item async for item in stream.items()]
-            assert [item.line for item in found if isinstance(item, bridle.DecodeError)] == [b"{nonsense"]
+            assert [item.line for item in found if isinstance(item, hackamore.DecodeError)] == [b"{nonsense"]
             assert [item.data["of"] for item in found if isinstance(item, UnknownMessage)] == ["it"]
 
     shell.play(scenario)
@@ -681,7 +681,7 @@ def test_the_module_is_a_program(tmp_path: Path) -> None:
     import sys
 
     script = Script().user("hello").says("Hi.").save(tmp_path / "script.json")
-    program = [sys.executable, "-m", "bridle.testing.simulation.simulated_cli"]
+    program = [sys.executable, "-m", "hackamore.testing.simulation.simulated_cli"]
     for asking in (program, [*program, str(script)]):
         version = subprocess.run(
             [*asking, "--version"], capture_output=True, text=True, timeout=patience(30), check=True
@@ -754,7 +754,7 @@ def test_a_misspelt_event_is_reported_once(caplog: pytest.LogCaptureFixture) -> 
     misspelt: Any = {"PreToolUs": hook}
     with (
         pytest.warns(match="UNKNOWN_HOOK_EVENT") as issued,
-        caplog.at_level("WARNING", "bridle"),
+        caplog.at_level("WARNING", "hackamore"),
         SimulatedCLI(Script()) as cli,
         sync.Session(Options(hooks=misspelt), transport=cli) as session,
     ):

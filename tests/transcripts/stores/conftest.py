@@ -11,7 +11,7 @@ from typing import Any
 import boto3  # type: ignore[import-untyped]
 import pytest
 
-from bridle.transcripts.stores import MemoryStore, PostgresStore, RedisStore, S3Store, SQLiteStore
+from hackamore.transcripts.stores import MemoryStore, PostgresStore, RedisStore, S3Store, SQLiteStore
 from tests.support.servers import Moto, Redis, running
 
 KINDS = ("memory", "sqlite", "redis", "postgres", "s3")

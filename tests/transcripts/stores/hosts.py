@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bridle import Options
-from bridle.testing import ScriptedModel
-from bridle.transcripts.stores import MemoryStore
+from hackamore import Options
+from hackamore.testing import ScriptedModel
+from hackamore.transcripts.stores import MemoryStore
 from tests.conftest import RealCLI
 
 
@@ -65,8 +65,8 @@ def private_folders(pid: int | None) -> list[str]:
 
 HOST = """
 import sys, json, anyio
-from bridle import Options, sync
-from bridle.transcripts.stores import SQLiteStore
+from hackamore import Options, sync
+from hackamore.transcripts.stores import SQLiteStore
 
 class Asking:
     # Says when it appends, and when it has appended, and waits for a line: what happens next is up to the parent.

@@ -23,11 +23,11 @@ import pytest
 import redis
 from botocore.exceptions import ClientError  # type: ignore[import-untyped]
 
-from bridle import StoreConflictError, StoreError
-from bridle.testing import check_session_store
-from bridle.transcripts import stores
-from bridle.transcripts.stores import PostgresStore, RedisStore, S3Store, SQLiteStore
-from bridle.transcripts.stores.keys import Positions
+from hackamore import StoreConflictError, StoreError
+from hackamore.testing import check_session_store
+from hackamore.transcripts import stores
+from hackamore.transcripts.stores import PostgresStore, RedisStore, S3Store, SQLiteStore
+from hackamore.transcripts.stores.keys import Positions
 from tests.support.forking import Baton, Fork
 from tests.support.servers import Postgres, Redis
 from tests.transcripts.stores.conftest import Make
@@ -276,15 +276,15 @@ def test_a_missing_package_is_named_with_its_extra(
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ImportError) as caught:
         getattr(stores, name)("x")
-    assert str(caught.value) == f"`{package}` is not installed; run: pip install 'bridle[{extra}]'"
+    assert str(caught.value) == f"`{package}` is not installed; run: pip install 'hackamore[{extra}]'"
     assert caught.value.name == package
 
 
 def test_the_adapters_are_loaded_when_they_are_used() -> None:
     code = (
-        "import sys, bridle.transcripts.stores, bridle\n"
-        "bridle.Options(session_store=bridle.transcripts.stores.MemoryStore())\n"
-        "assert 'PostgresStore' in dir(bridle.transcripts.stores)\n"
+        "import sys, hackamore.transcripts.stores, hackamore\n"
+        "hackamore.Options(session_store=hackamore.transcripts.stores.MemoryStore())\n"
+        "assert 'PostgresStore' in dir(hackamore.transcripts.stores)\n"
         "print([name for name in ('sqlite3', 'redis', 'psycopg', 'boto3') if name in sys.modules])\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
@@ -413,26 +413,26 @@ def test_s3_keeps_an_append_as_a_numbered_object() -> None:
     anyio.run(store.append, KEY, [entry(2), entry(3)])
     session = KEY["session_id"]
     assert [*bucket.objects] == [
-        f"bridle/parts/-late%20in%2Fthe%20alphabet/{session}/_/000000000000",
-        f"bridle/sessions/-late%20in%2Fthe%20alphabet/{session}",
-        f"bridle/projects/{session}/-late%20in%2Fthe%20alphabet",
-        f"bridle/parts/-work/{session}/_/000000000000",
-        f"bridle/sessions/-work/{session}",
-        f"bridle/projects/{session}/-work",
-        f"bridle/parts/-work/{session}/_/000000000001",
+        f"hackamore/parts/-late%20in%2Fthe%20alphabet/{session}/_/000000000000",
+        f"hackamore/sessions/-late%20in%2Fthe%20alphabet/{session}",
+        f"hackamore/projects/{session}/-late%20in%2Fthe%20alphabet",
+        f"hackamore/parts/-work/{session}/_/000000000000",
+        f"hackamore/sessions/-work/{session}",
+        f"hackamore/projects/{session}/-work",
+        f"hackamore/parts/-work/{session}/_/000000000001",
     ]
     assert anyio.run(store.find_session, session) == [KEY, other]
     anyio.run(store.append, other, [entry(2)])
     assert anyio.run(store.find_session, session) == [other, KEY]
     (listed,) = anyio.run(store.list_sessions, "-work")
-    kept = bucket.objects[f"bridle/sessions/-work/{session}"][2]
+    kept = bucket.objects[f"hackamore/sessions/-work/{session}"][2]
     assert listed == {"session_id": session, "mtime": int(kept.timestamp()) * 1_000}
     assert numbers(anyio.run(store.load, KEY)) == [1, 2, 3]
 
 
 def test_a_writer_to_s3_that_has_read_is_refused_behind_another_one() -> None:
     bucket = Bucket()
-    reader, writer = S3Store("bucket", client=bucket), S3Store("bucket", client=bucket, prefix="/bridle")
+    reader, writer = S3Store("bucket", client=bucket), S3Store("bucket", client=bucket, prefix="/hackamore")
     anyio.run(writer.append, KEY, [entry(1)])
     assert numbers(anyio.run(reader.load, KEY)) == [1]
     anyio.run(writer.append, KEY, [entry(2)])
@@ -465,7 +465,7 @@ def test_a_session_in_s3_is_deleted_a_thousand_objects_at_a_time() -> None:
     another: Any = {**part, "subpath": "subagents/agent-10"}
     for key in (part, part, KEY, another):
         anyio.run(store.append, key, [entry(len(bucket.objects))])
-    folder = f"bridle/parts/-work/{KEY['session_id']}/_"
+    folder = f"hackamore/parts/-work/{KEY['session_id']}/_"
     for number in range(1, 1_000):
         bucket.put_object(Bucket="bucket", Key=f"{folder}/{number:012d}", Body=b"{}")
     anyio.run(store.delete, part)
@@ -536,11 +536,11 @@ def test_a_file_of_the_first_version_is_migrated(tmp_path: Path) -> None:
         connection.executescript(FIRST_VERSION)
         for name, following in (("", 3), (part["subpath"], 1)):
             connection.execute(
-                "INSERT INTO bridle_transcripts VALUES (?, ?, ?, 1, ?, 7, 'seen')", (*of, name, following)
+                "INSERT INTO hackamore_transcripts VALUES (?, ?, ?, 1, ?, 7, 'seen')", (*of, name, following)
             )
         for name, number, each in rows:
             values = (*of, name, number, each.get("uuid"), json.dumps(each).encode())
-            connection.execute("INSERT INTO bridle_entries VALUES (?, ?, ?, ?, ?, ?)", values)
+            connection.execute("INSERT INTO hackamore_entries VALUES (?, ?, ?, ?, ?, ?)", values)
         connection.commit()
 
     async def scenario() -> None:
@@ -566,17 +566,17 @@ def test_a_file_may_have_tables_of_its_user(tmp_path: Path) -> None:
 
 
 FIRST_VERSION = """
-    CREATE TABLE bridle_transcripts (
+    CREATE TABLE hackamore_transcripts (
         project TEXT NOT NULL, session TEXT NOT NULL, part TEXT NOT NULL,
         position INTEGER NOT NULL, next INTEGER NOT NULL, mtime INTEGER NOT NULL, digest TEXT NOT NULL,
         PRIMARY KEY (project, session, part)
     ) WITHOUT ROWID;
-    CREATE INDEX bridle_transcripts_session ON bridle_transcripts (session);
-    CREATE TABLE bridle_entries (
+    CREATE INDEX hackamore_transcripts_session ON hackamore_transcripts (session);
+    CREATE TABLE hackamore_entries (
         project TEXT NOT NULL, session TEXT NOT NULL, part TEXT NOT NULL, number INTEGER NOT NULL, uuid TEXT, entry BLOB NOT NULL,
         PRIMARY KEY (project, session, part, number)
     ) WITHOUT ROWID;
-    CREATE UNIQUE INDEX bridle_entries_uuid ON bridle_entries (project, session, part, uuid) WHERE uuid IS NOT NULL;
+    CREATE UNIQUE INDEX hackamore_entries_uuid ON hackamore_entries (project, session, part, uuid) WHERE uuid IS NOT NULL;
     PRAGMA user_version = 1;
 """
 

@@ -15,8 +15,8 @@ import psycopg
 import pytest
 import redis
 
-from bridle import StoreConflictError, StoreError
-from bridle.transcripts.stores import PostgresStore, RedisStore, SQLiteStore
+from hackamore import StoreConflictError, StoreError
+from hackamore.transcripts.stores import PostgresStore, RedisStore, SQLiteStore
 from tests.support.connections import opened
 from tests.support.patience import patience
 from tests.support.servers import Postgres, Redis

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from bridle import McpHttpServerConfig, McpStdioServerConfig, Options, StoreError, sync
-from bridle.checked.fields import without_passwords
-from bridle.testing import Repeat, Reply, ScriptedModel, ToolCall
-from bridle.transcripts.stores import MemoryStore, PostgresStore, RedisStore, S3Store
+from hackamore import McpHttpServerConfig, McpStdioServerConfig, Options, StoreError, sync
+from hackamore.checked.fields import without_passwords
+from hackamore.testing import Repeat, Reply, ScriptedModel, ToolCall
+from hackamore.transcripts.stores import MemoryStore, PostgresStore, RedisStore, S3Store
 from tests.conftest import RealCLI
 from tests.transcripts.stores.conftest import KINDS, Make
 from tests.transcripts.stores.hosts import options
@@ -185,5 +185,5 @@ def test_the_representation_of_a_store_shows_no_address() -> None:
         RedisStore("redis://agents:CANARY@cache:6379/0", prefix="b"),
         S3Store("bucket", region_name="r", aws_access_key_id="x", aws_secret_access_key="CANARY"),
     )
-    shown = ["PostgresStore(prefix='a.b_')", "RedisStore(prefix='b')", "S3Store('bucket', prefix='bridle')"]
+    shown = ["PostgresStore(prefix='a.b_')", "RedisStore(prefix='b')", "S3Store('bucket', prefix='hackamore')"]
     assert [repr(store) for store in made] == shown

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from bridle import sync
-from bridle.testing import Repeat, Reply, ScriptedModel, ToolCall
-from bridle.transcripts import project_key
-from bridle.transcripts.stores import MemoryStore, SQLiteStore
+from hackamore import sync
+from hackamore.testing import Repeat, Reply, ScriptedModel, ToolCall
+from hackamore.transcripts import project_key
+from hackamore.transcripts.stores import MemoryStore, SQLiteStore
 from tests.conftest import PROJECT, RealCLI, pinned_cli_path
 from tests.support.patience import patience
 from tests.transcripts.stores.hosts import in_store, kept_files, on_disk, options, private_folders
@@ -145,9 +145,9 @@ def test_another_user_resumes(real_cli: RealCLI, open_folder: Path) -> None:
 
 POOL = """
 import json, sys
-from bridle import Options, PoolTimeoutError, sync
-from bridle.pool import SQLiteRegistry
-from bridle.transcripts.stores import SQLiteStore
+from hackamore import Options, PoolTimeoutError, sync
+from hackamore.pool import SQLiteRegistry
+from hackamore.transcripts.stores import SQLiteStore
 given = json.loads(sys.argv[1])
 registry = SQLiteRegistry(given.pop("registry"), lease_seconds=given.pop("lease"))
 store = SQLiteStore(given.pop("store"))

@@ -1,6 +1,6 @@
 """Kills of a host or of its CLI at the moments around an append: the next resume has everything that was written, in order and once.
 
-`BRIDLE_TEST_KILLS=100 BRIDLE_TEST_SEED=1 python -m pytest -s tests/transcripts/stores/test_killed_hosts.py` runs more than the tests do.
+`HACKAMORE_TEST_KILLS=100 HACKAMORE_TEST_SEED=1 python -m pytest -s tests/transcripts/stores/test_killed_hosts.py` runs more than the tests do.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from typing import Any
 import anyio
 import pytest
 
-from bridle import sync
-from bridle.testing import Repeat, ScriptedModel
-from bridle.transcripts import project_key
-from bridle.transcripts.stores import SQLiteStore
+from hackamore import sync
+from hackamore.testing import Repeat, ScriptedModel
+from hackamore.transcripts import project_key
+from hackamore.transcripts.stores import SQLiteStore
 from tests.conftest import RealCLI
 from tests.support.patience import patience
 from tests.support.seeds import seeded

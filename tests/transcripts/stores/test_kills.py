@@ -14,7 +14,7 @@ from typing import Any
 import anyio
 import pytest
 
-from bridle.transcripts.stores import SQLiteStore
+from hackamore.transcripts.stores import SQLiteStore
 from tests.support.patience import patience
 from tests.support.seeds import seeded
 from tests.support.servers import Postgres, Redis, Server
@@ -90,7 +90,7 @@ def test_a_server_that_is_killed(making: Callable[[str], Make], kind: str, reque
 
 WRITER = """
 import sys, anyio
-from bridle.transcripts.stores import SQLiteStore
+from hackamore.transcripts.stores import SQLiteStore
 from tests.transcripts.stores.test_kills import KEY, batch
 async def write():
     store = SQLiteStore(sys.argv[1])

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from bridle import DecodeError
-from bridle.options.stores import FlushMode
-from bridle.transcripts.stores.mirror import (
+from hackamore import DecodeError
+from hackamore.options.stores import FlushMode
+from hackamore.transcripts.stores.mirror import (
     ATTEMPTS,
     BATCH_BYTES,
     BATCH_ENTRIES,
@@ -396,7 +396,7 @@ def test_a_copy_is_at_any_time_the_beginning_of_its_file(seed: int) -> None:
     assert mirror.waiting <= 20_000 + 15_000
 
 
-def test_an_entry_that_is_nested_too_deep_is_an_error_of_bridle() -> None:
+def test_an_entry_that_is_nested_too_deep_is_an_error_of_hackamore() -> None:
     mirror = Mirror("eager", LARGE)
     mirror.take(MAIN, b'[{"n": ' + b"[" * 900 + b"]" * 900 + b"}]")
     append = mirror.begin()

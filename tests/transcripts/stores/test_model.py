@@ -16,7 +16,7 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
-from bridle import StoreConflictError
+from hackamore import StoreConflictError
 from tests.support.examples import examples
 from tests.transcripts.stores.conftest import Make
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-import bridle
-from bridle import sync
-from bridle.pool import MemoryRegistry
-from bridle.testing import Repeat, Reply, ScriptedModel, ToolCall
-from bridle.transcripts import project_key
-from bridle.transcripts.stores import MemoryStore, SQLiteStore
+import hackamore
+from hackamore import sync
+from hackamore.pool import MemoryRegistry
+from hackamore.testing import Repeat, Reply, ScriptedModel, ToolCall
+from hackamore.transcripts import project_key
+from hackamore.transcripts.stores import MemoryStore, SQLiteStore
 from tests.conftest import RealCLI
 from tests.support.patience import patience
 from tests.support.shell import Backend, Shell
@@ -41,7 +41,7 @@ def test_the_copy_is_the_transcript(real_cli: RealCLI, backend: Backend, flush: 
                 with sync.Session(given) as session:
                     session.send("two").result()
                 return
-            async with bridle.Session(given) as session:
+            async with hackamore.Session(given) as session:
                 turn = await session.send("two")
                 await turn.result()
 
@@ -114,7 +114,7 @@ def test_a_conversation_of_a_pool_moves_to_another_host(real_cli: RealCLI, backe
                 held.send(prompt).result()
                 return held.session_id
         async with (
-            bridle.SessionPool(given, warm=0, registry=registry) as waiting_pool,
+            hackamore.SessionPool(given, warm=0, registry=registry) as waiting_pool,
             waiting_pool.conversation("chat-1") as session,
         ):
             turn = await session.send(prompt)

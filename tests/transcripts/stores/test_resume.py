@@ -13,13 +13,13 @@ from typing import Any
 import anyio
 import pytest
 
-import bridle.sync
-from bridle import Options, StoreError
-from bridle.errors import escape_terminal
-from bridle.transcripts.places import project_key
-from bridle.transcripts.stores import MemoryStore
-from bridle.transcripts.stores.keys import milliseconds
-from bridle.transcripts.stores.resume import (
+import hackamore.sync
+from hackamore import Options, StoreError
+from hackamore.errors import escape_terminal
+from hackamore.transcripts.places import project_key
+from hackamore.transcripts.stores import MemoryStore
+from hackamore.transcripts.stores.keys import milliseconds
+from hackamore.transcripts.stores.resume import (
     Private,
     materialise,
     missing_entries,
@@ -324,8 +324,8 @@ def test_all_of_the_folder_is_given_to_the_user_and_nothing_else(
 
 def test_an_unknown_user_is_an_error_and_leaves_nothing(home: Home) -> None:
     home.store_has(entry(1))
-    with pytest.raises(OSError, match="no user 'bridle-nobody'"):
-        home.resume(user="bridle-nobody")
+    with pytest.raises(OSError, match="no user 'hackamore-nobody'"):
+        home.resume(user="hackamore-nobody")
     assert home.removed == [str(home.folder)]
 
 
@@ -545,11 +545,11 @@ def test_a_store_cannot_end_the_program(home: Home, *, blocking: bool, plain: bo
     options = home.options(session_store=Plain() if plain else Async())
 
     async def resumes() -> None:
-        async with bridle.Session(options):
+        async with hackamore.Session(options):
             pass
 
     with pytest.raises(StoreError, match="`load` of the session store failed: SystemExit"):
         if blocking:
-            bridle.sync.Session(options).start()
+            hackamore.sync.Session(options).start()
         else:
             anyio.run(resumes)

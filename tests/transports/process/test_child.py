@@ -17,16 +17,16 @@ from typing import Any
 import anyio
 import pytest
 
-from bridle.errors import SpawnError
-from bridle.launch import LaunchPlan
-from bridle.transports.process.child import Child, InputPipe, Poller, widen
-from bridle.transports.process.processes import CHILD_ID_VARIABLE
-from bridle.transports.process.reaper import reaper
-from bridle.transports.process.states import Input, WaitHappening
-from bridle.transports.process.stderr import LineCallback, StderrDrain
-from bridle.transports.process.subprocess_async import AsyncChildProcess
-from bridle.transports.process.subprocess_sync import SyncChildProcess
-from bridle.waiting.threads import Wakeup
+from hackamore.errors import SpawnError
+from hackamore.launch import LaunchPlan
+from hackamore.transports.process.child import Child, InputPipe, Poller, widen
+from hackamore.transports.process.processes import CHILD_ID_VARIABLE
+from hackamore.transports.process.reaper import reaper
+from hackamore.transports.process.states import Input, WaitHappening
+from hackamore.transports.process.stderr import LineCallback, StderrDrain
+from hackamore.transports.process.subprocess_async import AsyncChildProcess
+from hackamore.transports.process.subprocess_sync import SyncChildProcess
+from hackamore.waiting.threads import Wakeup
 from tests.contract import shows
 from tests.support.leaks import alive, nothing_left, wait_gone
 from tests.support.patience import patience
@@ -229,7 +229,7 @@ def test_what_a_pipe_does_not_take_is_written_by_waiting_and_reading() -> None:
 
 
 def test_an_input_that_breaks_wakes_the_waiter_and_is_closed(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG, "bridle")
+    caplog.set_level(logging.DEBUG, "hackamore")
     reading, writing = os.pipe()
     os.close(reading)
     poller = Poller()
@@ -271,7 +271,7 @@ def test_a_poller_tells_when_there_is_room_again() -> None:
 
 
 def test_output_has_room_for_a_whole_read(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG, "bridle")
+    caplog.set_level(logging.DEBUG, "hackamore")
     child = start("import fcntl, os, sys; sys.stdin.read(); os.write(1, b'%d' % fcntl.fcntl(1, fcntl.F_GETPIPE_SZ))")
     child.end_input()
     assert read_to_the_end(child) == b"262144"
@@ -561,7 +561,7 @@ def test_whoever_is_behind_with_stderr_holds_up_its_own_end_alone(caplog: pytest
     assert not slow.done.is_set()
     go_on.set()
     assert slow.done.wait(patience(20))
-    assert asked == [(0, "bridle-reaper"), (1.0, "bridle-stderr-last")]
+    assert asked == [(0, "hackamore-reaper"), (1.0, "hackamore-stderr-last")]
     assert caplog.records == []
 
 
@@ -571,7 +571,7 @@ def test_a_callback_has_a_thread_that_is_named_after_its_process() -> None:
     child = start("import sys; print('line', file=sys.stderr)", on_stderr=line)
     pid = child.pid
     ended(child, turn_open=False)
-    assert [(thread.name, thread.daemon) for thread in found] == [(f"bridle-stderr-{pid}-lines", True)]
+    assert [(thread.name, thread.daemon) for thread in found] == [(f"hackamore-stderr-{pid}-lines", True)]
 
 
 @pytest.mark.parametrize("group", [False, True])
@@ -582,7 +582,7 @@ def test_a_signal_that_cannot_be_sent_is_noted(
     def refused(*_: object) -> None:
         raise error
 
-    caplog.set_level(logging.DEBUG, "bridle")
+    caplog.set_level(logging.DEBUG, "hackamore")
     child = start("import time; time.sleep(60)")
     with monkeypatch.context() as patch:
         patch.setattr(os, "killpg", refused)

@@ -12,10 +12,10 @@ from contextlib import ExitStack
 
 import pytest
 
-from bridle.storage.holders import process_name
-from bridle.transports.process import orphans
-from bridle.transports.process.orphans import end_orphan
-from bridle.transports.process.processes import CHILD_ID_VARIABLE
+from hackamore.storage.holders import process_name
+from hackamore.transports.process import orphans
+from hackamore.transports.process.orphans import end_orphan
+from hackamore.transports.process.processes import CHILD_ID_VARIABLE
 from tests.support.leaks import alive, wait_gone
 from tests.support.patience import patience
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from bridle import Limits, Options, Timeouts
-from bridle.errors import SpawnError
-from bridle.launch import LaunchPlan, VersionFailure
-from bridle.transports.process.prepare import Preparation, ask_version, child_settings, known_versions
-from bridle.transports.process.short_runs import ShortRun
+from hackamore import Limits, Options, Timeouts
+from hackamore.errors import SpawnError
+from hackamore.launch import LaunchPlan, VersionFailure
+from hackamore.transports.process.prepare import Preparation, ask_version, child_settings, known_versions
+from hackamore.transports.process.short_runs import ShortRun
 from tests.support.leaks import nothing_left
 from tests.support.patience import patience
 
@@ -52,7 +52,7 @@ def test_the_answer_is_what_the_program_prints_without_secrets(script: str, answ
 
 def test_the_program_has_the_mark_of_the_question() -> None:
     query = ShortRun("0-mark")
-    assert ask_version(plan("echo $BRIDLE_CHILD_ID"), patience(60), query) == "0-mark\n"
+    assert ask_version(plan("echo $HACKAMORE_CHILD_ID"), patience(60), query) == "0-mark\n"
 
 
 def test_a_program_that_does_not_answer_in_time() -> None:
@@ -130,7 +130,7 @@ def test_a_preparation_without_a_search_looks_at_nothing(tmp_path: Path) -> None
     other = Preparation(Options(cli_path=tmp_path / "claude"), "hi", find=False)
     assert other.program == str(tmp_path / "claude")
     assert other.run().stdin == b"hi"
-    assert other.run().environment["BRIDLE_CHILD_ID"] != other.run().environment["BRIDLE_CHILD_ID"]
+    assert other.run().environment["HACKAMORE_CHILD_ID"] != other.run().environment["HACKAMORE_CHILD_ID"]
 
 
 @pytest.mark.parametrize("cancelled", [False, True])

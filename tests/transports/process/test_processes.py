@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from bridle.transports.process.processes import CHILD_ID_VARIABLE, descendants, identity, kill_identity, marked_with
-from bridle.transports.process.short_runs import run_with_descendants
+from hackamore.transports.process.processes import CHILD_ID_VARIABLE, descendants, identity, kill_identity, marked_with
+from hackamore.transports.process.short_runs import run_with_descendants
 from tests.contract import shows
 from tests.support.leaks import wait_gone
 from tests.support.patience import patience

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bridle.transports.process.child import Child
+from hackamore.transports.process.child import Child
 from tests.support.leaks import nothing_left, wait_gone
 from tests.transports.process.test_child import plan
 
@@ -50,7 +50,7 @@ def test_a_step_that_fails_is_followed_by_the_last_resort(
     with nothing_left():
         child = started(failing)
         pid = child.pid
-        with caplog.at_level(logging.ERROR, "bridle"):
+        with caplog.at_level(logging.ERROR, "hackamore"):
             child.stop(turn_open=turn_open)
             assert child.done.wait(30)
         assert wait_gone(pid)
@@ -66,7 +66,7 @@ def test_a_last_resort_that_fails_as_well_ends_the_stop_and_gives_everything_bac
     with nothing_left(allowed_processes=1):
         child = started("close_input", "signal 9")
         pid = child.pid
-        with caplog.at_level(logging.WARNING, "bridle"):
+        with caplog.at_level(logging.WARNING, "hackamore"):
             child.stop(turn_open=True)
             assert child.done.wait(30)
     said = [record.message for record in caplog.records]

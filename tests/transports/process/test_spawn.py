@@ -14,11 +14,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from bridle.transports.process.private_folders import make_folder, remove_folder
-from bridle.transports.process.reaper import reaper
-from bridle.transports.process.short_runs import ShortRun
-from bridle.transports.process.spawn import popen, spawn_error, start
-from bridle.transports.process.watchdog import watchdog
+from hackamore.transports.process.private_folders import make_folder, remove_folder
+from hackamore.transports.process.reaper import reaper
+from hackamore.transports.process.short_runs import ShortRun
+from hackamore.transports.process.spawn import popen, spawn_error, start
+from hackamore.transports.process.watchdog import watchdog
 from tests.support.leaks import nothing_left, wait_gone
 from tests.support.patience import patience
 
@@ -148,7 +148,7 @@ def test_a_private_folder_is_private_and_removed() -> None:
         assert watchdog.pid is not None
         assert not reaper.retire()  # as long as there is something to remove
         assert stat.S_IMODE(os.stat(folder).st_mode) == 0o700
-        assert os.path.basename(folder).startswith("bridle-session-")
+        assert os.path.basename(folder).startswith("hackamore-session-")
         assert os.path.dirname(folder) == tempfile.gettempdir()
         remove_folder(folder)
         assert not os.path.lexists(folder)
@@ -173,7 +173,7 @@ def test_a_folder_into_which_a_dying_child_still_writes_is_removed_in_the_end(
         folder = make_folder()
         with monkeypatch.context() as patch:
             patch.setattr("shutil.rmtree", written_to)
-            patch.setattr("bridle.transports.process.private_folders.time", SimpleNamespace(sleep=pauses.append))
+            patch.setattr("hackamore.transports.process.private_folders.time", SimpleNamespace(sleep=pauses.append))
             remove_folder(folder)
         assert len(removals) == min(writes + 1, 5)
         assert len(pauses) == len(removals) - 1
@@ -221,7 +221,7 @@ def test_a_short_run_that_is_cancelled_ends_with_all_that_bears_its_mark(tmp_pat
     with nothing_left():
         canceller = threading.Thread(target=cancel)
         canceller.start()
-        done = run.run(["/bin/sh", "-c", script], 600.0, env={**os.environ, "BRIDLE_CHILD_ID": mark})
+        done = run.run(["/bin/sh", "-c", script], 600.0, env={**os.environ, "HACKAMORE_CHILD_ID": mark})
         canceller.join()
     assert done.returncode == -9
     assert wait_gone(int(pid.read_text()))

@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from bridle.transports.process.child import InputPipe, Poller
-from bridle.transports.process.states import (
+from hackamore.transports.process.child import InputPipe, Poller
+from hackamore.transports.process.states import (
     INPUT,
     LIFE,
     WAIT,

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from bridle.transports.process.reaper import Reaper, reaper
-from bridle.transports.process.stderr import LineCallback, StderrDrain
+from hackamore.transports.process.reaper import Reaper, reaper
+from hackamore.transports.process.stderr import LineCallback, StderrDrain
 from tests.contract import shows
 from tests.support.leaks import nothing_left
 from tests.support.patience import patience
@@ -41,7 +41,7 @@ def test_a_callback_that_blocks_holds_up_nobody_else(pipe: tuple[int, int]) -> N
         assert go_on.wait(patience(20))
 
     kept = LineCallback(callback)
-    drain = StderrDrain(reading, tail_bytes=10, on_line=kept, name="bridle-test")
+    drain = StderrDrain(reading, tail_bytes=10, on_line=kept, name="hackamore-test")
     drain.start()
     os.write(writing, b"first\n")
     assert entered.wait(patience(10))
@@ -70,7 +70,7 @@ def test_a_callback_far_behind_gets_the_first_lines_and_the_log_the_number(
         lines.append(line)
 
     kept = LineCallback(callback)
-    drain = StderrDrain(reading, tail_bytes=10, on_line=kept, name="bridle-test", waiting_lines=5)
+    drain = StderrDrain(reading, tail_bytes=10, on_line=kept, name="hackamore-test", waiting_lines=5)
     os.write(writing, b"".join(b"%d\n" % number for number in range(100)))
     drain.start()
     drain.finish()
@@ -86,7 +86,7 @@ def test_a_line_that_never_ends_is_passed_on_in_parts(pipe: tuple[int, int]) -> 
     reading, writing = pipe
     lines: list[str] = []
     kept = LineCallback(lines.append)
-    drain = StderrDrain(reading, tail_bytes=10, on_line=kept, name="bridle-test")
+    drain = StderrDrain(reading, tail_bytes=10, on_line=kept, name="hackamore-test")
     drain.start()
     for number in range(5):
         os.write(writing, b"%d" % number * 60_000)
@@ -105,7 +105,7 @@ def test_it_runs_with_the_variables_of_its_maker(pipe: tuple[int, int]) -> None:
     VARIABLE.set("mine")
     kept = LineCallback(lambda line: seen.append(VARIABLE.get()))
     VARIABLE.set("later")
-    drain = StderrDrain(reading, tail_bytes=10, on_line=kept, name="bridle-test")
+    drain = StderrDrain(reading, tail_bytes=10, on_line=kept, name="hackamore-test")
     drain.start()
     os.write(writing, b"line\n")
     os.close(writing)
@@ -126,7 +126,7 @@ def test_lines_follow_whatever_the_callback_raises(
         raise error
 
     kept = LineCallback(callback)
-    drain = StderrDrain(reading, tail_bytes=10, on_line=kept, name="bridle-test")
+    drain = StderrDrain(reading, tail_bytes=10, on_line=kept, name="hackamore-test")
     drain.start()
     os.write(writing, b"one\ntwo\n")
     os.close(writing)
@@ -145,7 +145,7 @@ def test_nothing_here_keeps_the_callback_alive(pipe: tuple[int, int]) -> None:
 
     owner = Owner()
     kept = LineCallback(owner.log)
-    drain = StderrDrain(reading, tail_bytes=10, on_line=kept, name="bridle-test")
+    drain = StderrDrain(reading, tail_bytes=10, on_line=kept, name="hackamore-test")
     drain.start()
     gone = weakref.ref(owner)
     del owner, kept
@@ -174,7 +174,7 @@ def test_a_flood_does_not_keep_it_from_ending(pipe: tuple[int, int]) -> None:
                 return
 
     thread = threading.Thread(target=flood)
-    drain = StderrDrain(reading, tail_bytes=10, on_line=None, name="bridle-test")
+    drain = StderrDrain(reading, tail_bytes=10, on_line=None, name="hackamore-test")
     os.write(writing, b"y" * 10)
     thread.start()
     drain.start()

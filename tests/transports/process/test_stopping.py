@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from bridle.transports.process import reaper as module
-from bridle.transports.process.reaper import Reaper, stop_sequence
+from hackamore.transports.process import reaper as module
+from hackamore.transports.process.reaper import Reaper, stop_sequence
 from tests.support.leaks import nothing_left
 
 PID = 2**22 + 5  # Linux has no such process

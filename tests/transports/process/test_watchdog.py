@@ -16,10 +16,10 @@ from typing import IO
 
 import pytest
 
-from bridle.transports.process import watchdog as watchdog_module
-from bridle.transports.process import watchdog_main
-from bridle.transports.process.processes import CHILD_ID_VARIABLE, identity
-from bridle.transports.process.watchdog import Watchdog
+from hackamore.transports.process import watchdog as watchdog_module
+from hackamore.transports.process import watchdog_main
+from hackamore.transports.process.processes import CHILD_ID_VARIABLE, identity
+from hackamore.transports.process.watchdog import Watchdog
 from tests.contract import shows
 from tests.support.leaks import alive, nothing_left, wait_gone
 from tests.support.patience import patience
@@ -272,7 +272,7 @@ def test_a_list_that_cannot_be_written_costs_its_protection_alone(
     def full(*_: object) -> int:
         raise OSError(28, "No space left on device")
 
-    caplog.set_level("DEBUG", "bridle")
+    caplog.set_level("DEBUG", "hackamore")
     with monkeypatch.context() as patch:
         patch.setattr(os, "pwrite", full)
         dog.add("one")

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bridle.checked.fields import brief, without_keys, without_passwords
-from bridle.errors import escape_terminal
-from bridle.launch.plan import LaunchPlan
-from bridle.protocol.framing import LineFramer
-from bridle.testing.cassettes.match import Matcher
-from bridle.traces.items import short
-from bridle.transports.recording.recorder import SessionRecord
-from bridle.transports.recording.redaction import Redactor, Vault
+from hackamore.checked.fields import brief, without_keys, without_passwords
+from hackamore.errors import escape_terminal
+from hackamore.launch.plan import LaunchPlan
+from hackamore.protocol.framing import LineFramer
+from hackamore.testing.cassettes.match import Matcher
+from hackamore.traces.items import short
+from hackamore.transports.recording.recorder import SessionRecord
+from hackamore.transports.recording.redaction import Redactor, Vault
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,7 +122,7 @@ UNITS = [
         "ann-lee",
         "https://shop",
         "https://shop1.",
-        "<bridle-key-1>",
+        "<hackamore-key-1>",
     ),
     *("00000000-0000-", "req_1_", '"name":"token","value":"'),
 ]

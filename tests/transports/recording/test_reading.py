@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridle.transports.recording.reading import Entry, entry_of, frame_of, object_of, read_recording
+from hackamore.transports.recording.reading import Entry, entry_of, frame_of, object_of, read_recording
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-HEADER = b'{"format":"bridle-cassette","version":1,"cli":"2.1.330"}\n'
+HEADER = b'{"format":"hackamore-cassette","version":1,"cli":"2.1.330"}\n'
 
 
 def taken(line: bytes) -> tuple[int | str, Entry]:
@@ -148,7 +148,7 @@ def test_many_problems_are_not_all_kept(tmp_path: Path) -> None:
 )
 def test_a_later_version_is_read_and_named(tmp_path: Path, version: bytes, problem: str | None) -> None:
     path = tmp_path / "run.jsonl"
-    path.write_bytes(b'{"format":"bridle-cassette","version":' + version + b"}\n" + b'{"s":0,"t":0,"k":"eof"}\n')
+    path.write_bytes(b'{"format":"hackamore-cassette","version":' + version + b"}\n" + b'{"s":0,"t":0,"k":"eof"}\n')
     found = read_recording(path)
     assert found.problems == ([problem] if problem else [])
     assert found.newer is (problem is not None)

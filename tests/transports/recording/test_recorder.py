@@ -13,9 +13,9 @@ from typing import Any
 import anyio
 import pytest
 
-from bridle.errors import BridleError, OptionsError, SpawnError
-from bridle.launch.plan import LaunchPlan
-from bridle.transports.recording.recorder import (
+from hackamore.errors import HackamoreError, OptionsError, SpawnError
+from hackamore.launch.plan import LaunchPlan
+from hackamore.transports.recording.recorder import (
     RecordedAsync,
     RecordedSync,
     SessionRecord,
@@ -24,7 +24,7 @@ from bridle.transports.recording.recorder import (
     shown_arguments,
     traced,
 )
-from bridle.transports.recording.redaction import CATEGORIES, Redactor, Vault
+from hackamore.transports.recording.redaction import CATEGORIES, Redactor, Vault
 from tests.support.leaks import open_descriptors
 from tests.support.patience import patience
 
@@ -90,12 +90,12 @@ def test_the_start_has_what_tells_sessions_apart_and_no_value_of_a_variable() ->
                 **({"name": name} if name else {}),
                 "arguments": [
                     "--verbose",
-                    "--append-system-prompt=use <bridle-key-1>",
+                    "--append-system-prompt=use <hackamore-key-1>",
                     "--api-key",
-                    "<bridle-key-2>",
+                    "<hackamore-key-2>",
                     "hi",
                 ],
-                "cwd": "<bridle-cwd>",
+                "cwd": "<hackamore-cwd>",
                 "variables": ["ANTHROPIC_API_KEY", "CLAUDE_X", "MCP_TIMEOUT"],
                 "one_shot": False,
             }
@@ -108,13 +108,13 @@ def test_the_start_has_what_tells_sessions_apart_and_no_value_of_a_variable() ->
 @pytest.mark.parametrize(
     ("argv", "shown"),
     [
-        (("--token=abcdefgh1", "abcdefgh2"), ["--token=<bridle-key-1>", "abcdefgh2"]),
-        (("--token", "abcdefgh1", "abcdefgh2"), ["--token", "<bridle-key-1>", "abcdefgh2"]),
+        (("--token=abcdefgh1", "abcdefgh2"), ["--token=<hackamore-key-1>", "abcdefgh2"]),
+        (("--token", "abcdefgh1", "abcdefgh2"), ["--token", "<hackamore-key-1>", "abcdefgh2"]),
         (("--token", "--verbose", "abcdefgh1"), ["--token", "--verbose", "abcdefgh1"]),
         (("--x=a=b", "=", "-p"), ["--x=a=b", "=", "-p"]),
-        (("--x", ' {"apiKeyHelper": "say"}'), ["--x", ' {"apiKeyHelper": "<bridle-key-1>"}']),
+        (("--x", ' {"apiKeyHelper": "say"}'), ["--x", ' {"apiKeyHelper": "<hackamore-key-1>"}']),
         (("[{broken", "--x=[1]"), ["[{broken", "--x=[1]"]),
-        ((os.fsdecode(b"caf\xe9"), f"--{SECRET}"), [os.fsdecode(b"caf\xe9"), "--<bridle-key-1>"]),
+        ((os.fsdecode(b"caf\xe9"), f"--{SECRET}"), [os.fsdecode(b"caf\xe9"), "--<hackamore-key-1>"]),
     ],
 )
 def test_arguments_are_shown_without_their_secrets(argv: tuple[str, ...], shown: list[str]) -> None:
@@ -158,7 +158,7 @@ def test_each_happening_is_told_once_in_its_order() -> None:
         ("eof",),
         ("exit", 3),
         ("stop", True),
-        ("stderr", "key <bridle-key-1> \ufffd"),
+        ("stderr", "key <hackamore-key-1> \ufffd"),
         ("end", {"key": 2}),
     ]
     names = [set(entry) - {"s", "k"} for entry in kept.entries]
@@ -185,7 +185,7 @@ def test_a_prompt_is_told_whole_when_the_input_ends(prompt: bytes) -> None:
     assert len(kept.lines) == 1
     for _ in range(2):
         record.input_ended()
-    expected = [("prompt", "It is <bridle-key-1> \ufffd é\n{}\n")] if prompt else []
+    expected = [("prompt", "It is <hackamore-key-1> \ufffd é\n{}\n")] if prompt else []
     assert kept.told[1:] == [*expected, ("end_input",)]
     assert all("text" in entry for entry in kept.entries[1:-1])
 
@@ -193,7 +193,7 @@ def test_a_prompt_is_told_whole_when_the_input_ends(prompt: bytes) -> None:
 def test_a_start_that_fails_ends_the_record_without_secrets() -> None:
     record, kept = recording()
     record.start_failed(LookupError(f"no {SECRET}"))
-    assert kept.told[1:] == [("start_error", "LookupError", "no <bridle-key-1>"), ("end", {"key": 2})]
+    assert kept.told[1:] == [("start_error", "LookupError", "no <hackamore-key-1>"), ("end", {"key": 2})]
     assert set(kept.entries[1]) == {"s", "k", "error", "message"}
     assert kept.closed == 1
 
@@ -214,7 +214,7 @@ def test_the_header_says_what_was_redacted(more: bool) -> None:
     assert header.pop("created").endswith("+00:00")
     assert header.pop("library")
     assert header == {
-        "format": "bridle-cassette",
+        "format": "hackamore-cassette",
         "version": 1,
         "cli": None,
         "redacted": [*CATEGORIES, *(["values removed by the callback"] if more else [])],
@@ -230,10 +230,10 @@ def test_the_header_says_what_was_redacted(more: bool) -> None:
     [
         (None, b"line\n"),
         (b"", b"line\n"),
-        (b'{"format":"bridle-cassette"}\n', b'{"format":"bridle-cassette"}\nline\n'),
-        (b'{"format":"bridle-cassette"}\n{"s', b'{"format":"bridle-cassette"}\n{"s\nline\n'),
+        (b'{"format":"hackamore-cassette"}\n', b'{"format":"hackamore-cassette"}\nline\n'),
+        (b'{"format":"hackamore-cassette"}\n{"s', b'{"format":"hackamore-cassette"}\n{"s\nline\n'),
         (b"mine\n", None),
-        (b" " * 200 + b'{"format":"bridle-cassette"}\n', None),
+        (b" " * 200 + b'{"format":"hackamore-cassette"}\n', None),
     ],
 )
 def test_a_trace_is_appended_to_and_nothing_else_is(tmp_path: Path, before: bytes | None, after: bytes | None) -> None:
@@ -417,7 +417,7 @@ def test_a_transport_that_never_started_is_not_asked_how_it_ended(drive: Drive) 
     assert entries == []
 
 
-@pytest.mark.parametrize("error", [SpawnError("/bin/claude", f"no {SECRET}"), OSError("no"), BridleError("no")])
+@pytest.mark.parametrize("error", [SpawnError("/bin/claude", f"no {SECRET}"), OSError("no"), HackamoreError("no")])
 def test_a_start_that_fails_is_told_and_raised(drive: Drive, error: Exception) -> None:
     inner, ask, entries = drive(failing=error)
     with pytest.raises(type(error)) as caught:

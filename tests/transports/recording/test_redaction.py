@@ -12,10 +12,10 @@ from urllib.parse import quote
 
 import pytest
 
-from bridle.launch.plan import LaunchPlan
-from bridle.transports.recording.masking import Mask
-from bridle.transports.recording.recorder import SessionRecord, shown_arguments
-from bridle.transports.recording.redaction import PLACEHOLDER, Redactor, Vault
+from hackamore.launch.plan import LaunchPlan
+from hackamore.transports.recording.masking import Mask
+from hackamore.transports.recording.recorder import SessionRecord, shown_arguments
+from hackamore.transports.recording.redaction import PLACEHOLDER, Redactor, Vault
 from tests.contract import shows
 from tests.support.seeds import seeded
 
@@ -131,10 +131,10 @@ def test_values_under_names_are_found_wherever_the_windows_of_the_search_end(tol
 @pytest.mark.parametrize(
     ("text", "kept"),
     [
-        ("the token token=abcdefgh12", "the token token=<bridle-key-1>"),
-        ("mytoken token=abcdefgh12", "mytoken token=<bridle-key-1>"),
-        ("--token\n  abcdefgh12", "--token\n  <bridle-key-1>"),
-        ("a secret secret: abcdefgh12", "a secret secret: <bridle-key-1>"),
+        ("the token token=abcdefgh12", "the token token=<hackamore-key-1>"),
+        ("mytoken token=abcdefgh12", "mytoken token=<hackamore-key-1>"),
+        ("--token\n  abcdefgh12", "--token\n  <hackamore-key-1>"),
+        ("a secret secret: abcdefgh12", "a secret secret: <hackamore-key-1>"),
     ],
 )
 def test_a_word_before_a_name_does_not_hide_its_value(text: str, kept: str) -> None:
@@ -163,7 +163,7 @@ PREFIXES = {
 )
 def test_a_key_begins_with_its_prefix_and_has_enough_letters(prefix: str, least: int) -> None:
     key = prefix + ("Ab3_-" * 4)[:least]
-    assert redactor().text(f"a {key}.") == "a <bridle-key-1>."
+    assert redactor().text(f"a {key}.") == "a <hackamore-key-1>."
     for harmless in (key[:-1], f"x{key}"):
         assert redactor().text(f"a {harmless}.") == f"a {harmless}."
 
@@ -177,10 +177,10 @@ TELLING = (
 @pytest.mark.parametrize("name", TELLING.split())
 def test_a_value_under_a_telling_name_is_masked_and_learned(name: str) -> None:
     kept, _ = redactor().line(json.dumps({"type": "x", name: "harbour seven"}).encode(), inbound=True)
-    assert json.loads(kept)[name] == "<bridle-key-1>"
+    assert json.loads(kept)[name] == "<hackamore-key-1>"
     made = Redactor(Vault())
     made.prepare(LaunchPlan(argv=("claude",), environment={name: "harbour seven"}, cwd="/srv"))
-    assert made.text("in harbour seven!") == "in <bridle-key-1>!"
+    assert made.text("in harbour seven!") == "in <hackamore-key-1>!"
 
 
 @pytest.mark.parametrize("name", ["monkey", "max_tokens", "passport", "author", "oauth", "spat", "cookies", "key"])
@@ -203,10 +203,10 @@ def test_a_value_under_another_name_stays(name: str) -> None:
 )
 def test_the_account_is_masked_but_not_everything_named_so(name: str) -> None:
     line = json.dumps({name: "Acme", "organizations": "Acme", "accounts": "one"}).encode()
-    assert redactor().line(line, inbound=True)[0] == line.replace(b'"Acme"', b'"<bridle-account-1>"', 1)
+    assert redactor().line(line, inbound=True)[0] == line.replace(b'"Acme"', b'"<hackamore-account-1>"', 1)
     for alone in (json.dumps({name: "Acme"}).encode(), json.dumps({name: "Acme", "x": "\u00e9"}).encode()):
-        assert redactor().line(alone, inbound=True)[0] == alone.replace(b"Acme", b"<bridle-account-1>")
-    assert redactor().text("Acme", name) == "<bridle-account-1>"
+        assert redactor().line(alone, inbound=True)[0] == alone.replace(b"Acme", b"<hackamore-account-1>")
+    assert redactor().text("Acme", name) == "<hackamore-account-1>"
 
 
 def test_names_of_people_are_masked_and_names_of_machines_stay(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,8 +216,8 @@ def test_names_of_people_are_masked_and_names_of_machines_stay(monkeypatch: pyte
     for environment in personal:
         made = Redactor(Vault())
         made.prepare(LaunchPlan(argv=("claude",), environment=environment, cwd="/srv"))
-        assert made.text("by ann-lee, bann-lee, ann-lees") == "by <bridle-user>, bann-lee, ann-lees"
-        assert made.places.live["<bridle-user>"] == "ann-lee"  # a replay puts it in
+        assert made.text("by ann-lee, bann-lee, ann-lees") == "by <hackamore-user>, bann-lee, ann-lees"
+        assert made.places.live["<hackamore-user>"] == "ann-lee"  # a replay puts it in
     common = "root user users admin home runner ubuntu debian nobody claude app node test Admin"
     for name in (*common.split(), "me"):
         made = Redactor(Vault())
@@ -226,7 +226,7 @@ def test_names_of_people_are_masked_and_names_of_machines_stay(monkeypatch: pyte
     monkeypatch.setenv("USER", "ann-lee")  # of this process, where the CLI gets another one
     made = Redactor(Vault())
     made.prepare(LaunchPlan(argv=("claude",), environment={}, cwd="/srv"))
-    assert made.text("by ann-lee") == "by <bridle-user>"
+    assert made.text("by ann-lee") == "by <hackamore-user>"
 
 
 @pytest.mark.parametrize(
@@ -244,20 +244,20 @@ def test_names_of_people_are_masked_and_names_of_machines_stay(monkeypatch: pyte
 )
 def test_values_under_telling_names(name: str, value: str) -> None:
     kept, _ = redactor().line(json.dumps({"type": "x", "headers": {name: value}}).encode(), inbound=False)
-    assert json.loads(kept)["headers"][name].startswith("<bridle-")
+    assert json.loads(kept)["headers"][name].startswith("<hackamore-")
     assert "12345" not in redactor().text(f"curl -H '{name}: {value.replace(' ', '')}12345'") or name == "organization"
 
 
 def test_in_running_text() -> None:
     shown = redactor().text
-    assert shown("export MY_TOKEN=abcdefgh123") == "export MY_TOKEN=<bridle-key-1>"
-    assert shown('{"api_key": "abcdefgh123"}') == '{"api_key": "<bridle-key-1>"}'
-    assert shown("https://user:pass@host/x") == "https://<bridle-key-2>@host/x"
-    assert shown("Authorization: Basic dXNlcjpwYXNz") == "Authorization: Basic <bridle-key-3>"
-    assert shown("run --shop-token abcdefgh456 --verbose") == "run --shop-token <bridle-key-4> --verbose"
+    assert shown("export MY_TOKEN=abcdefgh123") == "export MY_TOKEN=<hackamore-key-1>"
+    assert shown('{"api_key": "abcdefgh123"}') == '{"api_key": "<hackamore-key-1>"}'
+    assert shown("https://user:pass@host/x") == "https://<hackamore-key-2>@host/x"
+    assert shown("Authorization: Basic dXNlcjpwYXNz") == "Authorization: Basic <hackamore-key-3>"
+    assert shown("run --shop-token abcdefgh456 --verbose") == "run --shop-token <hackamore-key-4> --verbose"
     assert shown("the --token option, --api-key --verbose") == "the --token option, --api-key --verbose"
     for before in ("the token token=", "mytoken token=", "secret api_key="):  # the first name has no value
-        assert shown(f"{before}abcdefgh123") == f"{before}<bridle-key-1>"
+        assert shown(f"{before}abcdefgh123") == f"{before}<hackamore-key-1>"
 
 
 @pytest.mark.parametrize(
@@ -339,21 +339,21 @@ def test_in_text_and_in_json_in_json(before: str, secret: str, after: str) -> No
         text = json.dumps({"v": text})
         kept, _ = made.line(text.encode(), inbound=True)
         assert secret.replace("\\", "") not in kept.decode().replace("\\", "")
-        assert "<bridle-key" in kept.decode()
+        assert "<hackamore-key" in kept.decode()
 
 
 def test_what_follows_a_masked_value_stays() -> None:
     assert redactor().text('{"apiKeyHelper": "say seven", "model": "seven"}') == (
-        '{"apiKeyHelper": "<bridle-key-1>", "model": "seven"}'
+        '{"apiKeyHelper": "<hackamore-key-1>", "model": "seven"}'
     )
 
 
 def test_a_private_key_ends_at_its_end() -> None:
     keys = [f"-----BEGIN {kind}PRIVATE KEY-----\nMII\n-----END {kind}PRIVATE KEY-----" for kind in ("", "EC ")]
-    assert redactor().text(" and ".join([*keys, "more"])) == "<bridle-key-1> and <bridle-key-2> and more"
+    assert redactor().text(" and ".join([*keys, "more"])) == "<hackamore-key-1> and <hackamore-key-2> and more"
 
 
-@pytest.mark.parametrize("mark", ["<bridle-key-1>", "<bridle-key-12>", "<bridle-key~3>", "<bridle-cwd-slug>"])
+@pytest.mark.parametrize("mark", ["<hackamore-key-1>", "<hackamore-key-12>", "<hackamore-key~3>", "<hackamore-cwd-slug>"])
 def test_what_was_redacted_before_stays(mark: str) -> None:
     value = {"env": {"A": mark}, "apiKeyHelper": mark, "token": mark}
     for text in (json.dumps({"type": "x", **value}), json.dumps({"type": "x", "text": json.dumps(value)})):
@@ -366,9 +366,9 @@ def test_what_was_redacted_before_stays(mark: str) -> None:
 def test_arguments_in_lists() -> None:
     server = {"command": "serve", "args": ["--api-key", "abcdefgh123", "--port", "abcdefgh"]}
     kept, _ = redactor().line(json.dumps(server).encode(), inbound=False)
-    assert json.loads(kept)["args"] == ["--api-key", "<bridle-key-1>", "--port", "abcdefgh"]
+    assert json.loads(kept)["args"] == ["--api-key", "<hackamore-key-1>", "--port", "abcdefgh"]
     kept, _ = redactor().line(b'["ann@example.com", {"type": "text"}, ["kept", 7]]', inbound=True)
-    assert json.loads(kept) == ["<bridle-email-1>", {"type": "text"}, ["kept", 7]]
+    assert json.loads(kept) == ["<hackamore-email-1>", {"type": "text"}, ["kept", 7]]
 
 
 def test_variables_that_hold_secrets_under_longer_names() -> None:
@@ -382,13 +382,13 @@ def test_variables_that_hold_secrets_under_longer_names() -> None:
     made = Redactor(Vault())
     made.prepare(LaunchPlan(argv=("claude",), environment=values, cwd="/srv"))
     shown = made.text("bedrock9f8e7d opensesame-1 letmein-please anotherone-77 standard 3600000000")
-    assert shown == "<bridle-key-1> <bridle-key-2> <bridle-key-3> <bridle-key-4> standard 3600000000"
+    assert shown == "<hackamore-key-1> <hackamore-key-2> <hackamore-key-3> <hackamore-key-4> standard 3600000000"
     words = ["TOKEN", "SECRET", "PASS", "PASSWORD", "PWD", "KEY", "PAT", "CREDENTIAL", "CREDENTIALS"]
     for secret in (*words, *map(str.lower, words)):
         for name in (f"{secret}_FOR_A", f"A_{secret}_1", f"A_{secret}"):
             made = Redactor(Vault())
             made.prepare(LaunchPlan(argv=("claude",), environment={name: "harbour7"}, cwd="/srv"))
-            assert made.text("in harbour7") == "in <bridle-key-1>", name
+            assert made.text("in harbour7") == "in <hackamore-key-1>", name
     plain = {"XTOKEN_A": "harbour7", "TOKENS_A": "harbour8", "A_TOKEN": "seven77", "B_TOKEN": "/no/such/folder7"}
     made = Redactor(Vault())
     made.prepare(LaunchPlan(argv=("claude",), environment=plain, cwd="/srv"))
@@ -432,29 +432,29 @@ def test_what_is_no_secret_stays_byte_for_byte() -> None:
 
 def test_the_same_value_gets_the_same_placeholder() -> None:
     one = redactor()
-    assert one.text("a@b.co c@d.co a@b.co") == "<bridle-email-1> <bridle-email-2> <bridle-email-1>"
+    assert one.text("a@b.co c@d.co a@b.co") == "<hackamore-email-1> <hackamore-email-2> <hackamore-email-1>"
     other = Redactor(one.vault)
-    assert other.text("c@d.co") == "<bridle-email-2>"
+    assert other.text("c@d.co") == "<hackamore-email-2>"
     assert one.vault.counts() == {"email": 2}
 
 
 def test_places() -> None:
     shown = redactor().text
-    assert shown("/home/ann/project/a.py /home/ann/x") == "<bridle-cwd>/a.py <bridle-home>/x"
+    assert shown("/home/ann/project/a.py /home/ann/x") == "<hackamore-cwd>/a.py <hackamore-home>/x"
     assert (
         shown("/home/ann/.config/claude/projects/-home-ann-project/1.jsonl")
-        == "<bridle-config>/projects/<bridle-cwd-slug>/1.jsonl"
+        == "<hackamore-config>/projects/<hackamore-cwd-slug>/1.jsonl"
     )
     assert (
         shown("/tmp/pytest-of-me/pytest-12/x /tmp/tmp.Ab3dE6/y /tmp/tmpab_de6 /tmp/tmpab /tmp/x")
-        == "<bridle-folder-1>/x <bridle-folder-2>/y <bridle-folder-3> <bridle-temp>/tmpab <bridle-temp>/x"
+        == "<hackamore-folder-1>/x <hackamore-folder-2>/y <hackamore-folder-3> <hackamore-temp>/tmpab <hackamore-temp>/x"
     )
     for other in ("/home/anna", "/mnt/home/ann2", "./home/ann", "x-/home/ann", "x_/home/ann"):
-        assert shown(other).replace("<bridle-user>", "ann") == other
+        assert shown(other).replace("<hackamore-user>", "ann") == other
     made = Redactor(Vault())
     made.prepare(LaunchPlan(argv=("claude",), environment={"HOME": "/ann/"}, cwd="/srv"))
-    assert made.text("ls -ann / /ann/x /ann") == "ls -ann / <bridle-home>/x <bridle-home>"
-    assert made.places.live["<bridle-config>"] == "/ann/.claude"  # where a replay has its own
+    assert made.text("ls -ann / /ann/x /ann") == "ls -ann / <hackamore-home>/x <hackamore-home>"
+    assert made.places.live["<hackamore-config>"] == "/ann/.claude"  # where a replay has its own
 
 
 def test_a_placeholder_stands_for_exactly_what_was_there() -> None:
@@ -464,7 +464,7 @@ def test_a_placeholder_stands_for_exactly_what_was_there() -> None:
     encoded = base64.b64encode(f"a{SECRET}".encode()).decode()
     told = f"/tmp/tmpabcdef12/x /srv/t/tmpabcdef12/x {SECRET} {quote(SECRET, safe='')} {encoded}"
     shown = made.text(told)
-    assert shown.startswith("<bridle-folder-1>/x <bridle-folder-2>/x <bridle-key-")
+    assert shown.startswith("<hackamore-folder-1>/x <hackamore-folder-2>/x <hackamore-key-")
     for placeholder, value in made.vault.values.items():
         shown = shown.replace(placeholder, value)
     assert shown == told
@@ -481,7 +481,7 @@ def test_long_texts_of_the_cli_become_their_length() -> None:
         },
     }
     kept, _ = redactor().line(json.dumps(answer).encode(), inbound=True)
-    assert json.loads(kept)["response"]["response"]["commands"] == [{"name": "n", "description": "<bridle-text-500>"}]
+    assert json.loads(kept)["response"]["response"]["commands"] == [{"name": "n", "description": "<hackamore-text-500>"}]
     ours = {"type": "assistant", "message": {"content": [{"type": "tool_use", "input": {"description": long}}]}}
     kept, _ = redactor().line(json.dumps(ours).encode(), inbound=True)
     assert json.loads(kept) == ours
@@ -496,7 +496,7 @@ def test_texts_are_long_from_101_letters_on_in_frames_of_the_cli_alone(kind: str
         line, _ = redactor().line(json.dumps({"type": kind, name: "x" * length}).encode(), inbound=inbound)
         return str(json.loads(line)[name])
 
-    assert kept(101) == "<bridle-text-101>"
+    assert kept(101) == "<hackamore-text-101>"
     assert kept(100) == "x" * 100
     assert kept(101, inbound=False) == kept(101, "user") == "x" * 101
 
@@ -507,7 +507,7 @@ def test_what_the_cli_writes_in_the_name_of_the_user_is_long_from_1001_letters_o
         line = json.dumps({"type": "user", **more, "message": {name: "x" * length}}).encode()
         return str(json.loads(redactor().line(line, inbound=inbound)[0])["message"][name])
 
-    assert kept(1_001, isSynthetic=True) == "<bridle-text-1001>"
+    assert kept(1_001, isSynthetic=True) == "<hackamore-text-1001>"
     assert kept(1_000, isSynthetic=True) == "x" * 1_000
     for mine in (kept(1_001), kept(1_001, isSynthetic=False), kept(1_001, inbound=False, isSynthetic=True)):
         assert mine == "x" * 1_001
@@ -526,13 +526,13 @@ def test_arguments() -> None:
     )
     shown = shown_arguments(plan(*argv), redactor())
     assert shown == [
-        '--mcp-config={"mcpServers": {"s": {"headers": {"X-Api-Key": "<bridle-key-1>"}}}}',
+        '--mcp-config={"mcpServers": {"s": {"headers": {"X-Api-Key": "<hackamore-key-1>"}}}}',
         "--api-key",
-        "<bridle-key-2>",
-        "--add-dir=<bridle-home>/y",
-        "--x=<bridle-key-3>",
+        "<hackamore-key-2>",
+        "--add-dir=<hackamore-home>/y",
+        "--x=<hackamore-key-3>",
         "--",
-        "mail <bridle-email-1>",
+        "mail <hackamore-email-1>",
     ]
 
 
@@ -606,7 +606,7 @@ def test_values_that_were_set_are_masked_wherever_they_are_repeated() -> None:
 
 def test_lines_that_are_no_json() -> None:
     kept, is_json = redactor().line(b"Error: key sk-ant-abcdefgh for a@b.co \xff", inbound=True)
-    assert (kept, is_json) == (b"Error: key <bridle-key-1> for <bridle-email-1> \xff", False)
+    assert (kept, is_json) == (b"Error: key <hackamore-key-1> for <hackamore-email-1> \xff", False)
     deep = b'{"type":"x","a":' + b"[" * 100_000
     assert redactor().line(deep, inbound=True)[1] is False
 
@@ -614,7 +614,7 @@ def test_lines_that_are_no_json() -> None:
 def test_more_by_callback() -> None:
     made = redactor(more=lambda text: text.replace("Bluebird", "<project>"))
     kept, _ = made.line(b'{"type":"x","Bluebird":"say \\"Bluebird\\"","k":"sk-ant-abcdefgh"}', inbound=True)
-    assert json.loads(kept) == {"type": "x", "<project>": 'say "<project>"', "k": "<bridle-key-1>"}
+    assert json.loads(kept) == {"type": "x", "<project>": 'say "<project>"', "k": "<hackamore-key-1>"}
     with pytest.raises(TypeError, match="must return a str"):
         redactor(more=lambda text: None).line(b'{"a":"b"}', inbound=True)
 
@@ -779,7 +779,7 @@ def test_a_known_secret_is_found_as_other_programs_spell_it(spelling: str) -> No
 )
 def test_a_value_behind_a_flag_is_found_in_a_line_without_other_signs(flag: str, before: str) -> None:
     frame, _ = redactor().line(json.dumps({"text": f"{before}{flag} Walrus-42-tusk db"}).encode(), inbound=True)
-    assert json.loads(frame)["text"] == f"{before}{flag} <bridle-key-1> db"
+    assert json.loads(frame)["text"] == f"{before}{flag} <hackamore-key-1> db"
 
 
 def test_stderr_in_errors_keeps_places_and_addresses() -> None:
@@ -859,7 +859,7 @@ def test_pieces_of_two_blocks_are_not_mixed() -> None:
     lines = [delta("sk-ant-abc"), delta("defghijk"), delta("sk-ant-", parent_tool_use_id="t"), delta("xyzwvuts")]
     kept = recorded(*lines)
     assert kept[2] == lines[2].strip()
-    assert texts([*kept[:2], *kept[3:]]) == "<bridle-key-1>"
+    assert texts([*kept[:2], *kept[3:]]) == "<hackamore-key-1>"
 
 
 BETWEEN = {
@@ -885,7 +885,7 @@ def test_lines_between_two_pieces_do_not_split_a_secret(secret: str, between: by
     record.output_ended()
     assert [json.loads(line)["k"] for line in kept.lines] == ["in", "in", "out", "in", "in", "eof"]
     frames = [json.dumps(json.loads(kept.lines[at])["f"]).encode() for at in (0, 3)]
-    assert texts(frames) == "It is <bridle-key-1> and more"
+    assert texts(frames) == "It is <hackamore-key-1> and more"
 
 
 def test_lines_between_two_pieces_wait_for_a_bounded_time() -> None:
@@ -910,18 +910,18 @@ def test_a_long_piece_without_a_space_takes_no_time() -> None:
 @pytest.mark.parametrize(
     ("text", "kept"),
     [
-        ("to\\nann@example.com", "to\\n<bridle-email-1>"),  # quoted JSON: the letter belongs to its escape
-        ("\\tbob@example.com", "\\t<bridle-email-1>"),
-        ("\\n@example.com", "\\<bridle-email-1>"),  # no escape: an address of one letter
-        ("C:\\users\\xavier@example.com", "C:\\users\\<bridle-email-1>"),  # no letter of an escape
-        ("to nora@example.com", "to <bridle-email-1>"),  # no backslash before it
+        ("to\\nann@example.com", "to\\n<hackamore-email-1>"),  # quoted JSON: the letter belongs to its escape
+        ("\\tbob@example.com", "\\t<hackamore-email-1>"),
+        ("\\n@example.com", "\\<hackamore-email-1>"),  # no escape: an address of one letter
+        ("C:\\users\\xavier@example.com", "C:\\users\\<hackamore-email-1>"),  # no letter of an escape
+        ("to nora@example.com", "to <hackamore-email-1>"),  # no backslash before it
     ],
 )
 def test_the_letter_of_an_escape_is_no_part_of_an_address(text: str, kept: str) -> None:
     one = redactor()
     assert one.text(text) == kept
     (address,) = one.vault.values.values()
-    assert kept.replace("<bridle-email-1>", address) == text
+    assert kept.replace("<hackamore-email-1>", address) == text
 
 
 @pytest.mark.parametrize("secret", ["hunter2-x", "aB3dE6gH9jK2", "correct horse 77", "~~>>??~~>>??"])
@@ -933,8 +933,8 @@ def test_a_known_secret_is_found_anywhere_in_a_base64_text(secret: str, offset: 
     data = b"~" * offset + secret.encode() + b"~" * behind
     for encoded in (base64.b64encode(data), base64.urlsafe_b64encode(data)):
         shown = made.text(f"x {encoded.decode()} y")
-        left = shown.partition("<bridle-key-")[0].removeprefix("x ")
-        assert "<bridle-key-" in shown
+        left = shown.partition("<hackamore-key-")[0].removeprefix("x ")
+        assert "<hackamore-key-" in shown
         # Left are the letters with a bit of a neighbour.
         assert len(left) == (offset * 8 + 5) // 6
         right = shown.partition(">")[2].removesuffix(" y")
@@ -960,7 +960,7 @@ def test_a_known_secret_is_found_in_the_spellings_of_json(value: str) -> None:
     for ascii_only in (True, False):
         once = json.dumps(value, ensure_ascii=ascii_only)
         for text in (value, once, json.dumps(once)):
-            assert "<bridle-key-" in made.text(text)
+            assert "<hackamore-key-" in made.text(text)
             assert "Wetter" not in made.text(text)
             assert "ted" not in made.text(text)
 
@@ -998,7 +998,7 @@ def test_all_servers_of_a_plan_are_learned_from() -> None:
         ),
         *("tulip%2Fgarden", "tulip/garden"),
     ):
-        assert made.text(f"It is {secret}!").startswith("It is <bridle-key-")
+        assert made.text(f"It is {secret}!").startswith("It is <hackamore-key-")
         assert secret not in str(shown_arguments(started, made))
     assert made.text("server-filesystem, page=2, proxy:8080") == "server-filesystem, page=2, proxy:8080"
 
@@ -1018,10 +1018,10 @@ def test_a_text_that_ends_inside_of_masked_settings_switches_nothing_off(begin: 
             assert found["d"] == "kept"
             assert all(PLACEHOLDER.fullmatch(masked) for masked in (found["c"]["env"]["A"], found["c"]["env"]["B"][1]))
             assert found["c"]["env"]["B"][0] is True
-    assert redactor().text('"env":{"A":"x y z"}') == '"env":{"A":"<bridle-key-1>"}'
+    assert redactor().text('"env":{"A":"x y z"}') == '"env":{"A":"<hackamore-key-1>"}'
     assert (
         redactor().text('"env" : {"A" : 7, "B": -1.5e+3,"C":[17]}')
-        == '"env" : {"A" : "<bridle-key-1>", "B": "<bridle-key-2>","C":["<bridle-key-3>"]}'
+        == '"env" : {"A" : "<hackamore-key-1>", "B": "<hackamore-key-2>","C":["<hackamore-key-3>"]}'
     )
 
 

@@ -21,16 +21,16 @@ from typing import Any
 import anyio
 import pytest
 
-import bridle
-from bridle import Options
-from bridle.errors import OptionsError
-from bridle.launch.plan import LaunchPlan
-from bridle.testing import CassetteError, cassette
-from bridle.transports.opening import open_async, open_sync
-from bridle.transports.process.prepare import Preparation
-from bridle.transports.recording.reading import read_recording
-from bridle.transports.recording.recorder import RecordedAsync, SessionRecord, TapeFile, header_line, traced
-from bridle.transports.recording.redaction import Redactor, Vault
+import hackamore
+from hackamore import Options
+from hackamore.errors import OptionsError
+from hackamore.launch.plan import LaunchPlan
+from hackamore.testing import CassetteError, cassette
+from hackamore.transports.opening import open_async, open_sync
+from hackamore.transports.process.prepare import Preparation
+from hackamore.transports.recording.reading import read_recording
+from hackamore.transports.recording.recorder import RecordedAsync, SessionRecord, TapeFile, header_line, traced
+from hackamore.transports.recording.redaction import Redactor, Vault
 from tests.contract import shows
 from tests.support import stand_in, stand_in_session
 from tests.support.memory import AsyncMemory, Memory
@@ -80,25 +80,25 @@ def test_a_query_is_traced(shell: Shell, cli: Callable[..., Options], tmp_path: 
     assert [entry.kind for entry in first.entries] == KINDS
     prompts = [session.first("prompt") for session in found.sessions]
     assert [prompt and prompt.fields["text"] for prompt in prompts] == [
-        "Is it <bridle-key-1>? <bridle-email-1>",
+        "Is it <hackamore-key-1>? <hackamore-email-1>",
         "again",
     ]
     # A trace is a cassette.
     with cassette(path, "none"):
         assert (
-            bridle.sync.run("Is it hunter2hunter2? a@b.co", Options(env={"SHOP_TOKEN": "hunter2hunter2"})).text
+            hackamore.sync.run("Is it hunter2hunter2? a@b.co", Options(env={"SHOP_TOKEN": "hunter2hunter2"})).text
             == "hello"
         )
-        assert bridle.sync.run("again", Options()).text == "hello"
+        assert hackamore.sync.run("again", Options()).text == "hello"
 
 
 def test_a_line_that_is_not_utf_8_is_kept_without_its_secrets(cli: Callable[..., Options], tmp_path: Path) -> None:
     line = b"\xff\xfe key sk-ant-abcdefgh"
-    bridle.sync.run("hi", cli([["hex", line.hex()], ["out", "\n"], *FRAMES], trace=tmp_path / "run.jsonl"))
+    hackamore.sync.run("hi", cli([["hex", line.hex()], ["out", "\n"], *FRAMES], trace=tmp_path / "run.jsonl"))
     (session,) = read_recording(tmp_path / "run.jsonl").sessions
     first = session.first("in")
     assert first is not None
-    assert (first.data, first.is_json, first.fields) == (b"\xff\xfe key <bridle-key-1>", False, {})
+    assert (first.data, first.is_json, first.fields) == (b"\xff\xfe key <hackamore-key-1>", False, {})
 
 
 def test_a_folder_that_is_not_there_stops_no_trace(
@@ -159,7 +159,7 @@ def test_a_function_gets_every_entry(
         assert (await shell.run("hi", cli(FRAMES, trace=failing))).text == "hello"
 
     shell.play(scenario)
-    assert entries[0]["format"] == "bridle-cassette"
+    assert entries[0]["format"] == "hackamore-cassette"
     assert [entry["k"] for entry in entries[1:]] == KINDS
     assert entries[4]["f"]["subtype"] == "init"
     assert "`trace` raised" in caplog.text
@@ -204,9 +204,9 @@ def test_a_trace_follows_no_symbolic_link(shell: Shell, cli: Callable[..., Optio
 
 def test_a_trace_that_was_interrupted_is_gone_on_with(cli: Callable[..., Options], tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
-    bridle.sync.run("one", cli(FRAMES, trace=path))
+    hackamore.sync.run("one", cli(FRAMES, trace=path))
     path.write_bytes(path.read_bytes()[:-20])
-    bridle.sync.run("two", cli(FRAMES, trace=path))
+    hackamore.sync.run("two", cli(FRAMES, trace=path))
     found = read_recording(path)
     assert [session.complete for session in found.sessions] == [False, True]
     assert len(found.problems) == 1
@@ -218,7 +218,7 @@ def test_a_host_that_is_killed_leaves_what_there_was(cli: Callable[..., Options]
     path = tmp_path / "run.jsonl"
     program = f"""
         import os, signal
-        from bridle import Options, sync
+        from hackamore import Options, sync
         options = Options(cli_path={os.fspath(cli().cli_path or "")!r}, version_check="skip", trace={str(path)!r})
         with sync.Session(options) as session:
             session.send("remember this").result()
@@ -233,7 +233,7 @@ def test_a_host_that_is_killed_leaves_what_there_was(cli: Callable[..., Options]
     assert b'"type":"result"' in path.read_bytes()
     with pytest.raises(CassetteError, match="interrupted"), cassette(path):
         pass
-    with cassette(path, allow_incomplete=True), bridle.sync.Session(Options()) as session:
+    with cassette(path, allow_incomplete=True), hackamore.sync.Session(Options()) as session:
         assert session.send("remember this").result() is not None
 
 
@@ -440,7 +440,7 @@ def test_leaving_early_and_being_forgotten(shell: Shell, cli: Callable[..., Opti
         broken = cli(FRAMES, trace=path, cli_path=tmp_path / "broken")
         (tmp_path / "broken").write_text("#!/nowhere\n")
         (tmp_path / "broken").chmod(0o755)
-        await raised(lambda: shell.run("hi", broken), bridle.SpawnError)
+        await raised(lambda: shell.run("hi", broken), hackamore.SpawnError)
 
     shell.play(scenario)
     found = read_recording(path)
@@ -457,6 +457,6 @@ def test_the_version_in_the_header_is_the_one_that_was_asked_for(
     program.write_text("#!/bin/sh\necho '2.1.7 (Claude Code)'\n")
     program.chmod(0o755)
     plan = Preparation(Options(cli_path=program), "Hi").run()
-    (tmp_path / "cache" / "bridle" / "versions.json").write_text('{"versions": {}}')
+    (tmp_path / "cache" / "hackamore" / "versions.json").write_text('{"versions": {}}')
     assert json.loads(header_line(plan, local=True))["cli"] == "2.1.7"
     assert json.loads(header_line(plan, local=False))["cli"] is None

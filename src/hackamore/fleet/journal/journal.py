@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from bridle.errors import JournalError, TaskChangedError
-from bridle.fleet.differences import difference
-from bridle.fleet.journal.store import SQLiteStore
-from bridle.fleet.states import HELD, OVER, TASK, Cause, Happening, State
-from bridle.fleet.task import FleetRow, Spec
-from bridle.storage.leases import Sightings, sign
+from hackamore.errors import JournalError, TaskChangedError
+from hackamore.fleet.differences import difference
+from hackamore.fleet.journal.store import SQLiteStore
+from hackamore.fleet.states import HELD, OVER, TASK, Cause, Happening, State
+from hackamore.fleet.task import FleetRow, Spec
+from hackamore.storage.leases import Sightings, sign
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
-    from bridle.fleet.journal.store import Cursor, Store
+    from hackamore.fleet.journal.store import Cursor, Store
 
 __all__ = ["Attempt", "Change", "Journal", "Lease", "open_journal"]
 
@@ -69,7 +69,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     text: str | None
     output: str | None  # that answer's structured output, as JSON; None without one
     failures: int  # the attempts that counted so far
-    # the CLI of the earlier attempt, as `bridle.storage.holders` names it; None if none was started
+    # the CLI of the earlier attempt, as `hackamore.storage.holders` names it; None if none was started
     process: str | None
 
 
@@ -636,7 +636,7 @@ class Journal:
             if missing := set(tasks) - {row[0] for row in found}:
                 names = ", ".join(sorted(map(repr, missing))[:_SHOWN_CHANGED])
                 raise JournalError(
-                    f"The journal {self.store.title!r} has no task {names}. `bridle fleet results` lists them."
+                    f"The journal {self.store.title!r} has no task {names}. `hackamore fleet results` lists them."
                 )
         return [(task, attempt, _state(state)) for task, attempt, state, _ in found]
 
@@ -879,7 +879,7 @@ def open_journal(address: str | os.PathLike[str], *, create: bool = True) -> Jou
     """Open a journal.
 
     Args:
-        address: a path of a SQLite file, or the URL of a Postgres database (`postgresql://...`; it needs `bridle[postgres]`).
+        address: a path of a SQLite file, or the URL of a Postgres database (`postgresql://...`; it needs `hackamore[postgres]`).
         create: False refuses a journal that does not exist.
 
     Raises:
@@ -887,7 +887,7 @@ def open_journal(address: str | os.PathLike[str], *, create: bool = True) -> Jou
     """
     text = os.fspath(address)
     if text.startswith(("postgresql://", "postgres://")):
-        from bridle.fleet.journal.postgres import PostgresStore
+        from hackamore.fleet.journal.postgres import PostgresStore
 
         return Journal(PostgresStore(text, create=create))
     return Journal(SQLiteStore(text, create=create))

@@ -14,9 +14,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
-from bridle.checked.fields import without_passwords
-from bridle.errors import JournalError
-from bridle.fleet.journal.store import (
+from hackamore.checked.fields import without_passwords
+from hackamore.errors import JournalError
+from hackamore.fleet.journal.store import (
     BUSY_SECONDS,
     missing_journal,
     other_tables,
@@ -24,20 +24,20 @@ from bridle.fleet.journal.store import (
     unknown_version,
     unstorable,
 )
-from bridle.fleet.journal.tables import MIGRATIONS, TABLES, VERSION
+from hackamore.fleet.journal.tables import MIGRATIONS, TABLES, VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     import psycopg
 
-    from bridle.fleet.journal.store import Cursor
+    from hackamore.fleet.journal.store import Cursor
 
 __all__ = ["PostgresStore"]
 
 T = TypeVar("T")
 
-SCHEMA = "bridle_fleet"
+SCHEMA = "hackamore_fleet"
 """The schema of a journal whose URL names none."""
 IDLE_SECONDS = 10
 """After this silence inside a transaction the server ends it: a machine that is gone must not keep others from writing."""
@@ -48,7 +48,7 @@ _DEFAULTS: dict[str, Any] = {
     "keepalives_interval": 5,
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
-    "fallback_application_name": "bridle",
+    "fallback_application_name": "hackamore",
 }
 """Settings of connections, unless the URL has others. A server that is gone is noticed within half a minute."""
 _CLIENTS = """CREATE TABLE IF NOT EXISTS clients (
@@ -94,7 +94,7 @@ def _translated(statement: str) -> Any:
 class PostgresStore:
     """A journal in a PostgreSQL database, for drivers and workers on any number of machines.
 
-    The tables are in a schema of their own: `bridle_fleet`, or the one that the parameter `schema` of the URL names
+    The tables are in a schema of their own: `hackamore_fleet`, or the one that the parameter `schema` of the URL names
     (`postgresql://agents@db.example/agents?schema=nightly`). So one database can have many journals.
 
     Each process uses one connection. Changes of one journal wait for each other; reads wait for no other process. If the connection is
@@ -110,7 +110,7 @@ class PostgresStore:
         title: the URL for people, without password and settings.
 
     Raises:
-        JournalError: the database cannot be used, or another version of Bridle made the journal.
+        JournalError: the database cannot be used, or another version of Hackamore made the journal.
         ImportError: `psycopg` is not installed.
     """
 
@@ -119,7 +119,7 @@ class PostgresStore:
             import psycopg
         except ImportError as error:
             raise ImportError(
-                "a journal in PostgreSQL needs `psycopg`; run: pip install 'bridle[postgres]'", name="psycopg"
+                "a journal in PostgreSQL needs `psycopg`; run: pip install 'hackamore[postgres]'", name="psycopg"
             ) from error
         self._psycopg = psycopg
         self._create = create
@@ -128,7 +128,7 @@ class PostgresStore:
         self._settings = _settings(url)
         self.title: str = _title(self._settings, self._schema)
         # Advisory locks belong to a database, and the schema names the journal in it.
-        digest = hashlib.sha256(f"bridle fleet journal {self._schema}".encode()).digest()
+        digest = hashlib.sha256(f"hackamore fleet journal {self._schema}".encode()).digest()
         self._advisory = int.from_bytes(digest[:8], "big", signed=True)
         self._lock = threading.RLock()  # a signal handler may interrupt a call
         self._connection: psycopg.Connection[Any] | None = None

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from bridle.errors import JournalError
-from bridle.fleet.journal.tables import MIGRATIONS, TABLES, VERSION
-from bridle.storage.sqlite import Database, StorageError, absolute
+from hackamore.errors import JournalError
+from hackamore.fleet.journal.tables import MIGRATIONS, TABLES, VERSION
+from hackamore.storage.sqlite import Database, StorageError, absolute
 
 if TYPE_CHECKING:
     import sqlite3
@@ -81,7 +81,7 @@ class SQLiteStore:
         create: False refuses a file that does not exist.
 
     Raises:
-        JournalError: the file cannot be used, or a newer version of Bridle wrote it.
+        JournalError: the file cannot be used, or a newer version of Hackamore wrote it.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, create: bool = True) -> None:
@@ -134,17 +134,17 @@ def refused(text: str) -> JournalError:
 
 def missing_journal(title: str) -> JournalError:
     """Return the error for a journal that is not there, and must not be made."""
-    return refused(f"There is no journal {title!r}. Check the address; `bridle fleet run` makes one.")
+    return refused(f"There is no journal {title!r}. Check the address; `hackamore fleet run` makes one.")
 
 
 def unknown_version(title: str, found: int) -> JournalError:
     """Return the error for the tables of a version that cannot be used."""
     if found > VERSION:
         return refused(
-            f"The journal {title!r} has version {found}, and this Bridle knows up to {VERSION}. Update Bridle, or use another journal."
+            f"The journal {title!r} has version {found}, and this Hackamore knows up to {VERSION}. Update Hackamore, or use another journal."
         )
     return refused(
-        f"The journal {title!r} has version {found}, which is too old for this Bridle. Finish it with the Bridle that made it, or use "
+        f"The journal {title!r} has version {found}, which is too old for this Hackamore. Finish it with the Hackamore that made it, or use "
         "another journal."
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bridle.fleet.states import State
+from hackamore.fleet.states import State
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import auto
 from typing import NamedTuple
 
-from bridle.protocol.states import Member
+from hackamore.protocol.states import Member
 
 
 class State(Member):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import StrEnum, auto
 from typing import NamedTuple
 
-from bridle.protocol.states import Member
+from hackamore.protocol.states import Member
 
 
 class SessionState(StrEnum):

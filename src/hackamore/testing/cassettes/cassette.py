@@ -3,7 +3,7 @@
 ::
 
     with cassette("tests/cassettes/price.jsonl"):
-        answer = await bridle.run("What does tea cost?", options)
+        answer = await hackamore.run("What does tea cost?", options)
 
 Every query and session that is opened inside the block is recorded, with any peer: the real CLI, a simulated one, your own
 transport. Tasks and `asyncio.to_thread` belong to the block. A plain `threading.Thread` does not inherit the context it is
@@ -20,25 +20,25 @@ import threading
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
-from bridle.errors import escape_terminal
-from bridle.testing.cassettes.player import Player
-from bridle.testing.errors import CassetteError, CassetteMismatchError
-from bridle.testing.memory import AsyncMemoryTransport, SyncMemoryTransport
-from bridle.transports.opening import RecordedBy, recorder
-from bridle.transports.recording.reading import Recording, read_recording
-from bridle.transports.recording.recorder import RecordedAsync, RecordedSync, SessionRecord, TapeFile, header_line
-from bridle.transports.recording.redaction import Redactor, Vault
+from hackamore.errors import escape_terminal
+from hackamore.testing.cassettes.player import Player
+from hackamore.testing.errors import CassetteError, CassetteMismatchError
+from hackamore.testing.memory import AsyncMemoryTransport, SyncMemoryTransport
+from hackamore.transports.opening import RecordedBy, recorder
+from hackamore.transports.recording.reading import Recording, read_recording
+from hackamore.transports.recording.recorder import RecordedAsync, RecordedSync, SessionRecord, TapeFile, header_line
+from hackamore.transports.recording.redaction import Redactor, Vault
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextvars import Token
     from types import TracebackType
 
-    from bridle.launch.plan import LaunchPlan
-    from bridle.options.options import Options
-    from bridle.transports.base import AsyncTransport, SyncTransport, TransportSource
-    from bridle.transports.opening import Recorder
-    from bridle.transports.recording.reading import RecordedSession
+    from hackamore.launch.plan import LaunchPlan
+    from hackamore.options.options import Options
+    from hackamore.transports.base import AsyncTransport, SyncTransport, TransportSource
+    from hackamore.transports.opening import Recorder
+    from hackamore.transports.recording.reading import RecordedSession
 
 Mode = Literal["once", "none", "all", "new"]
 F = TypeVar("F", bound="Callable[..., Any]")
@@ -77,7 +77,7 @@ class Cassette:
         ::
 
             with Cassette("tests/session.cassette"):
-                answer = await bridle.run("What is 2 + 2?")
+                answer = await hackamore.run("What is 2 + 2?")
     """
 
     def __init__(
@@ -166,7 +166,7 @@ class Cassette:
         if problems:
             shown = "; ".join(problems[:_SHOWN_PROBLEMS])
             more = f"; and {len(problems) - _SHOWN_PROBLEMS} more" if len(problems) > _SHOWN_PROBLEMS else ""
-            state = "comes from a later version of Bridle" if found.newer else "is damaged"
+            state = "comes from a later version of Hackamore" if found.newer else "is damaged"
             raise CassetteError(f"The cassette {escape_terminal(self.path)} {state}: {escape_terminal(shown)}{more}")
         cut = [str(session.index) for session in found.sessions if not session.complete]
         if cut and not self._allow_incomplete:
@@ -311,7 +311,7 @@ class Cassette:
             make: makes the transport to record.
             options: options of the session.
             local: True if `make` returns a local child process.
-            blocking: True for `bridle.sync`.
+            blocking: True for `hackamore.sync`.
             name: the name of the session in the cassette; None for the next one.
 
         Returns:

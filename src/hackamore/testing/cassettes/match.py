@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _TOKEN = re.compile(
-    r"([0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}|req_\d+_[0-9a-f]+|<bridle-[a-z-]+(?:[~-]\d+)?>)"
+    r"([0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}|req_\d+_[0-9a-f]+|<hackamore-[a-z-]+(?:[~-]\d+)?>)"
 )
 _TOKEN_BYTES = re.compile(_TOKEN.pattern.encode())
 _MOST = 12
@@ -52,7 +52,7 @@ class Matcher:
         def replaced(found: re.Match[bytes]) -> bytes:
             token = found[0].decode()
             live = self._to_live.get(token, token)
-            if live.startswith("<bridle-"):
+            if live.startswith("<hackamore-"):
                 value = self._live_value(live)
                 if value is None:
                     return found[0]
@@ -122,7 +122,7 @@ class _Comparison:
 
 
 def _kind(token: str) -> str:
-    if token.startswith("<bridle-"):
+    if token.startswith("<hackamore-"):
         return re.sub(r"[~-]\d+>$", "-N>", token)
     return "request" if token.startswith("req_") else "uuid"
 

@@ -1,6 +1,6 @@
 """Plays the CLI's part of a recorded session: what the host sends is compared, and what the CLI sent comes back.
 
-`Player` decides and never waits; the transports of `bridle.testing.memory` wait. A frame of the CLI is given when everything that the host
+`Player` decides and never waits; the transports of `hackamore.testing.memory` wait. A frame of the CLI is given when everything that the host
 had sent before it has been sent again. Answers of callbacks are matched by the request that they answer, so their order may change;
 requests by their subtype, prompts in order. A difference ends the session with `CassetteMismatchError`; so does a host that waits for
 something which the recording has only after something that the host does not send.
@@ -12,21 +12,21 @@ import json
 import time
 from typing import TYPE_CHECKING, Any, Self
 
-from bridle import errors
-from bridle.errors import StartError
-from bridle.testing.cassettes.match import Matcher
-from bridle.testing.errors import CassetteMismatchError
-from bridle.transports.recording.reading import frame_of, object_of
-from bridle.transports.recording.recorder import shown_arguments
-from bridle.transports.recording.redaction import Redactor, Vault
-from bridle.waiting.log import logger
+from hackamore import errors
+from hackamore.errors import StartError
+from hackamore.testing.cassettes.match import Matcher
+from hackamore.testing.errors import CassetteMismatchError
+from hackamore.transports.recording.reading import frame_of, object_of
+from hackamore.transports.recording.recorder import shown_arguments
+from hackamore.transports.recording.redaction import Redactor, Vault
+from hackamore.waiting.log import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridle.launch.plan import LaunchPlan
-    from bridle.options.options import Options
-    from bridle.transports.recording.reading import Entry, RecordedSession
+    from hackamore.launch.plan import LaunchPlan
+    from hackamore.options.options import Options
+    from hackamore.transports.recording.reading import Entry, RecordedSession
 
 _BATCH = 256 * 1024
 _SHORT = 2_000

@@ -1,4 +1,4 @@
-"""The checks of `check_cli`: the behaviours of a CLI that Bridle depends on."""
+"""The checks of `check_cli`: the behaviours of a CLI that Hackamore depends on."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from bridle.errors import ControlRejectedError, ControlTimeoutError
-from bridle.hooks import HOOK_EVENTS, HookMatcher, HookOutput
-from bridle.launch import MINIMUM_SESSION, CLIVersion
-from bridle.messages import AssistantMessage, InitMessage, ResultMessage, StreamEvent, ToolResultBlock, UserMessage
-from bridle.permissions import Allow, Deny
-from bridle.testing.conformance.bench import Bench, cli_check
-from bridle.testing.conformance.report import Failed, Skipped, expect, one_line
-from bridle.testing.model.scripted_model import ScriptedModel
-from bridle.testing.model.steps import HTTPFailure, Repeat, Reply, ToolCall
-from bridle.tools import tool, tool_server
+from hackamore.errors import ControlRejectedError, ControlTimeoutError
+from hackamore.hooks import HOOK_EVENTS, HookMatcher, HookOutput
+from hackamore.launch import MINIMUM_SESSION, CLIVersion
+from hackamore.messages import AssistantMessage, InitMessage, ResultMessage, StreamEvent, ToolResultBlock, UserMessage
+from hackamore.permissions import Allow, Deny
+from hackamore.testing.conformance.bench import Bench, cli_check
+from hackamore.testing.conformance.report import Failed, Skipped, expect, one_line
+from hackamore.testing.model.scripted_model import ScriptedModel
+from hackamore.testing.model.steps import HTTPFailure, Repeat, Reply, ToolCall
+from hackamore.tools import tool, tool_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from bridle.messages import Message
+    from hackamore.messages import Message
 
-# Requests to a session that 2.1.328 answers with success, and whether Bridle's own methods build on the answer.
+# Requests to a session that 2.1.328 answers with success, and whether Hackamore's own methods build on the answer.
 CONTROLS: tuple[tuple[str, dict[str, Any], bool], ...] = (
     ("set_permission_mode", {"mode": "default"}, True),
     ("set_model", {"model": "claude-sonnet-4-5"}, True),
@@ -172,7 +172,7 @@ def _structured_output(bench: Bench) -> None:
 
 @cli_check("one-shot", "an unknown flag is refused: `unknown option` on stderr, a non-zero exit")
 def _unknown_flag(bench: Bench) -> None:
-    done = bench.run("--print", "--bridle-conformance")
+    done = bench.run("--print", "--hackamore-conformance")
     said = done.stderr.decode("utf-8", "replace")
     expect(done.returncode != 0, "it exited with 0")
     expect("unknown option" in said, f"it said {said[:200]!r}")
@@ -326,7 +326,7 @@ def _rewinding(bench: Bench) -> None:
 
 @cli_check("session", "stopping in the middle of a tool call leaves nothing running")
 def _stopping(bench: Bench) -> None:
-    from bridle.transports.process.processes import identity
+    from hackamore.transports.process.processes import identity
 
     pids = bench.project / "pid"
     with (
@@ -366,7 +366,7 @@ def _ask(bench: Bench, wanted: Sequence[tuple[str, dict[str, Any], bool]]) -> li
 
 @cli_check(
     "control",
-    "the requests that Bridle's methods build on are answered: "
+    "the requests that Hackamore's methods build on are answered: "
     + one_line(name for name, _, needed in CONTROLS if needed),
 )
 def _controls(bench: Bench) -> None:
@@ -385,7 +385,7 @@ def _further_controls(bench: Bench) -> None:
 def _unknown_request(bench: Bench) -> None:
     with ScriptedModel() as model, bench.session(model) as session:
         try:
-            session.request("bridle_conformance")
+            session.request("hackamore_conformance")
         except ControlRejectedError:
             return
         except ControlTimeoutError:
@@ -409,7 +409,7 @@ def _shapes(bench: Bench) -> None:
     expect(not bench.dropped, one_line(bench.dropped, 6))
 
 
-@cli_check("wire", "the CLI asks nothing that Bridle cannot answer", required=False)
+@cli_check("wire", "the CLI asks nothing that Hackamore cannot answer", required=False)
 def _requests_known(bench: Bench) -> None:
     expect(not bench.unknown_requests, one_line(bench.unknown_requests, 6))
 
@@ -423,13 +423,13 @@ def _hooks_fire(bench: Bench) -> str:
     return f"fired: {one_line(sorted(bench.hooks), 40)}"
 
 
-# Set by Bridle itself, in no row of the table of options.
+# Set by Hackamore itself, in no row of the table of options.
 _ALWAYS = frozenset({"--print", "--output-format", "--verbose", "--input-format"})
 
 
 def our_flags() -> set[str]:
     """Return every flag that an option can become."""
-    from bridle.launch.encode import ROWS
+    from hackamore.launch.encode import ROWS
 
     return {flag for option in ROWS for flag in re.findall(r"--[a-z][a-zA-Z-]*", option.row.becomes)} | _ALWAYS
 

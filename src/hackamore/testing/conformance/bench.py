@@ -11,28 +11,28 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from bridle.errors import DecodeError
-from bridle.messages import ControlRequest, decode
-from bridle.options.bounds import Timeouts
-from bridle.protocol.control import row_for
-from bridle.protocol.control_table import Direction
-from bridle.testing.conformance.report import Failed
-from bridle.testing.faults import with_faults
-from bridle.testing.faults.flow import FrameStage, Item, Selection, Stage
-from bridle.testing.model.environment import isolated_options
-from bridle.transports.process.short_runs import run_with_descendants
+from hackamore.errors import DecodeError
+from hackamore.messages import ControlRequest, decode
+from hackamore.options.bounds import Timeouts
+from hackamore.protocol.control import row_for
+from hackamore.protocol.control_table import Direction
+from hackamore.testing.conformance.report import Failed
+from hackamore.testing.faults import with_faults
+from hackamore.testing.faults.flow import FrameStage, Item, Selection, Stage
+from hackamore.testing.model.environment import isolated_options
+from hackamore.transports.process.short_runs import run_with_descendants
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
     from random import Random
 
-    from bridle.errors import StreamWarning
-    from bridle.options.options import Options
-    from bridle.sync import QueryStream, Session
-    from bridle.testing.faults import FaultySource
-    from bridle.testing.faults.kinds import Note
-    from bridle.testing.model.scripted_model import ScriptedModel
+    from hackamore.errors import StreamWarning
+    from hackamore.options.options import Options
+    from hackamore.sync import QueryStream, Session
+    from hackamore.testing.faults import FaultySource
+    from hackamore.testing.faults.kinds import Note
+    from hackamore.testing.model.scripted_model import ScriptedModel
 
 
 class _Listening(FrameStage):
@@ -100,13 +100,13 @@ class Bench:
 
     def query(self, model: ScriptedModel, prompt: str = "Go", **fields: Any) -> QueryStream:
         """Return a one-shot whose lines are looked at."""
-        from bridle.sync import query
+        from hackamore.sync import query
 
         return query(prompt, self.options(model, **fields), transport=self._tapped())
 
     def session(self, model: ScriptedModel, **fields: Any) -> Session:
         """Return a session whose lines are looked at."""
-        from bridle.sync import Session
+        from hackamore.sync import Session
 
         return Session(self.options(model, **fields), transport=self._tapped())
 
@@ -134,7 +134,7 @@ class Bench:
 
     def run(self, *arguments: str, seconds: float = 30.0) -> subprocess.CompletedProcess[bytes]:
         """Run the CLI with these arguments and no input; raise `Failed` if it does not end."""
-        from bridle.launch import build_plan
+        from hackamore.launch import build_plan
 
         options = self.options()
         plan = build_plan(options, prompt="-", cli_path=self.cli_path, session=False, base_environment={}, child_id="")
@@ -151,7 +151,7 @@ class CLICheck(NamedTuple):
     """One behaviour of the CLI, and how it is shown.
 
     Attributes:
-        required: False for what Bridle can do without.
+        required: False for what Hackamore can do without.
         run: shows it, or raises; may return what was seen.
         needs: names of checks that must not have failed before.
     """

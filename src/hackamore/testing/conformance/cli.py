@@ -1,4 +1,4 @@
-"""`check_cli`: the behaviour of a Claude Code CLI that Bridle depends on."""
+"""`check_cli`: the behaviour of a Claude Code CLI that Hackamore depends on."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bridle.launch import find_cli
-from bridle.testing.conformance.bench import CLI_CHECKS, Bench, CLICheck
-from bridle.testing.conformance.report import Failed, Finding, Report, Skipped, Status
-from bridle.testing.errors import ScriptError
+from hackamore.launch import find_cli
+from hackamore.testing.conformance.bench import CLI_CHECKS, Bench, CLICheck
+from hackamore.testing.conformance.report import Failed, Finding, Report, Skipped, Status
+from hackamore.testing.errors import ScriptError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +25,7 @@ def check_cli(
     on_check: Callable[[int, int, str], object] | None = None,
     on_finding: Callable[[Finding], object] | None = None,
 ) -> Report:
-    """Check a CLI against the behaviour Bridle depends on.
+    """Check a CLI against the behaviour Hackamore depends on.
 
     It takes about half a minute. No account is used and nothing leaves the machine.
 
@@ -42,12 +42,12 @@ def check_cli(
     Raises:
         CLINotFoundError: no CLI was found.
     """
-    import bridle.testing.conformance.behaviours  # noqa: F401 - adds the checks
+    import hackamore.testing.conformance.behaviours  # noqa: F401 - adds the checks
 
     found = find_cli(cli_path, os.environ, os.path.expanduser("~")).path
     report = Report(f"Claude Code CLI {found}")
     checks = [check for check in CLI_CHECKS if not only or check.name in only or check.group in only]
-    with tempfile.TemporaryDirectory(prefix="bridle-conformance-", ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(prefix="hackamore-conformance-", ignore_cleanup_errors=True) as folder:
         bench = Bench(found, Path(folder), seconds)
         for finding in run_checks(bench, checks, on_check):
             report.findings.append(finding)

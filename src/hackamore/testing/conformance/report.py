@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from bridle.errors import escape_terminal
+from hackamore.errors import escape_terminal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""The rules of `bridle.transports.base`, each with what shows it: a small program is started over the transport, and talked to."""
+"""The rules of `hackamore.transports.base`, each with what shows it: a small program is started over the transport, and talked to."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from bridle.errors import StartError
-from bridle.testing.conformance.report import Failed, Skipped, expect
-from bridle.transports.opening import check_shape
+from hackamore.errors import StartError
+from hackamore.testing.conformance.report import Failed, Skipped, expect
+from hackamore.transports.opening import check_shape
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from bridle.launch.plan import LaunchPlan
-    from bridle.testing.conformance.wire import Wire
+    from hackamore.launch.plan import LaunchPlan
+    from hackamore.testing.conformance.wire import Wire
 
 Plan: TypeAlias = "Callable[..., LaunchPlan]"
 _MEBIBYTE = 1024 * 1024
-CHECKED_VARIABLE = "BRIDLE_CONFORMANCE"
+CHECKED_VARIABLE = "HACKAMORE_CONFORMANCE"
 _AT_ONCE_SECONDS = 2.0
 _STOP_SECONDS = 30.0
 
 
 class TransportCheck(NamedTuple):
-    """One rule of `bridle.transports.base`, and how it is shown.
+    """One rule of `hackamore.transports.base`, and how it is shown.
 
     Attributes:
         required: False for what some transports cannot do, and a CLI may do without.
@@ -171,7 +171,7 @@ async def _writes_to_the_dead(wire: Wire, plan: Plan) -> None:
 @_check("a program that does not exist is a `StartError`, or an exit with a status; nothing is left")
 async def _no_such_program(wire: Wire, plan: Plan) -> None:
     launch = plan()
-    missing = type(launch)(argv=("/nowhere/bridle-conformance",), environment=launch.environment, owners=("",))
+    missing = type(launch)(argv=("/nowhere/hackamore-conformance",), environment=launch.environment, owners=("",))
     try:
         await wire.start(missing)
     except StartError:
@@ -198,7 +198,7 @@ async def _stop_ends_the_stubborn(wire: Wire, plan: Plan) -> None:
 
 def _gone(wire: Wire, peer: int) -> None:
     """Check that the peer is gone, where it is a process of this machine."""
-    from bridle.transports.process.processes import identity
+    from hackamore.transports.process.processes import identity
 
     for pid in {peer, wire.transport.pid or peer}:
         if wire.transport.pid is not None and identity(pid) is not None:
@@ -263,7 +263,7 @@ async def _abandon_does_not_wait(wire: Wire, plan: Plan) -> None:
     took = time.monotonic() - began
     expect(took < 0.5, f"it took {took:.2f} s")
     until = time.monotonic() + _STOP_SECONDS
-    from bridle.transports.process.processes import identity
+    from hackamore.transports.process.processes import identity
 
     while wire.transport.pid is not None and identity(told["pid"]) is not None and time.monotonic() < until:
         threading.Event().wait(0.02)

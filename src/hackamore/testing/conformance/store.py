@@ -11,14 +11,14 @@ import secrets
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bridle.options.stores import implements, problem_with
-from bridle.testing.conformance.report import Failed, Finding, Report, Skipped, expect
+from hackamore.options.stores import implements, problem_with
+from hackamore.testing.conformance.report import Failed, Finding, Report, Skipped, expect
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from bridle.options.stores import StoreKey
-    from bridle.testing.conformance.report import Status
+    from hackamore.options.stores import StoreKey
+    from hackamore.testing.conformance.report import Status
 
 __all__ = ["STORE_CHECKS", "StoreCheck", "check_session_store"]
 

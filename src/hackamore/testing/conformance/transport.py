@@ -14,15 +14,15 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bridle.testing.conformance.report import Failed, Finding, Report, Skipped, Status
-from bridle.testing.conformance.rules import CHECKED_VARIABLE, TRANSPORT_CHECKS, TransportCheck
-from bridle.testing.conformance.wire import CHECK_SECONDS, SHELLS, Shell, Wire, run_bounded
+from hackamore.testing.conformance.report import Failed, Finding, Report, Skipped, Status
+from hackamore.testing.conformance.rules import CHECKED_VARIABLE, TRANSPORT_CHECKS, TransportCheck
+from hackamore.testing.conformance.wire import CHECK_SECONDS, SHELLS, Shell, Wire, run_bounded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from bridle.launch.plan import LaunchPlan
-    from bridle.transports.base import TransportSource
+    from hackamore.launch.plan import LaunchPlan
+    from hackamore.transports.base import TransportSource
 
 
 def check_transport(
@@ -34,7 +34,7 @@ def check_transport(
     seconds: float = CHECK_SECONDS,
     on_finding: Callable[[Finding], object] | None = None,
 ) -> Report:
-    """Return what a transport does of what the rules in `bridle.transports.base` ask for.
+    """Return what a transport does of what the rules in `hackamore.transports.base` ask for.
 
     ::
 
@@ -84,7 +84,7 @@ def _run(
     source: TransportSource, shell: Shell, check: TransportCheck, python: Sequence[str], seconds: float
 ) -> tuple[Status, str] | None:
     """Return the outcome of a check; None if its rule is not for this transport."""
-    from bridle.errors import NotSupportedError
+    from hackamore.errors import NotSupportedError
 
     try:
         wire = Wire(source, shell)
@@ -115,8 +115,8 @@ def _run(
 
 
 def _plan(python: Sequence[str], steps: Sequence[Any], cwd: str | None = None) -> LaunchPlan:
-    from bridle.launch.plan import LaunchPlan
-    from bridle.transports.process.processes import CHILD_ID_VARIABLE
+    from hackamore.launch.plan import LaunchPlan
+    from hackamore.transports.process.processes import CHILD_ID_VARIABLE
 
     code = Path(__file__).with_name("peer.py").read_text(encoding="utf-8")
     argv = (*python, "-c", code, json.dumps(steps), "--conformance-secret")

@@ -6,14 +6,14 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from bridle.testing.conformance.report import Failed
-from bridle.transports.base import PushTransport
+from hackamore.testing.conformance.report import Failed
+from hackamore.transports.base import PushTransport
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
-    from bridle.launch.plan import LaunchPlan
-    from bridle.transports.base import TransportSource
+    from hackamore.launch.plan import LaunchPlan
+    from hackamore.transports.base import TransportSource
 
 Shell: TypeAlias = Literal["asyncio", "trio", "threads"]
 SHELLS: tuple[Shell, ...] = ("asyncio", "trio", "threads")

@@ -3,7 +3,7 @@
 ::
 
     source = with_faults(SimulatedCLI(script), Split(1), Delay(0.001))
-    result = bridle.sync.run("Hello", transport=source)      # or bridle.run, on asyncio and trio
+    result = hackamore.sync.run("Hello", transport=source)      # or hackamore.run, on asyncio and trio
 
 Faults act in the order in which they are given, each on what the one before left. They are deterministic: the same seed and
 the same traffic give the same faults, in every connection and in all three shells. `inbound` is what the CLI writes, `outbound` what it
@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from bridle.testing.faults.flow import FaultState, Stage
-from bridle.testing.faults.kinds import (
+from hackamore.testing.faults.flow import FaultState, Stage
+from hackamore.testing.faults.kinds import (
     Corrupt,
     Cut,
     Delay,
@@ -36,7 +36,7 @@ from bridle.testing.faults.kinds import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridle.transports.base import AsyncTransport, SyncTransport, TransportSource
+    from hackamore.transports.base import AsyncTransport, SyncTransport, TransportSource
 
 __all__ = [
     "Applied",
@@ -59,7 +59,7 @@ __all__ = [
 
 @runtime_checkable
 class Fault(Protocol):
-    """A fault. The faults of this module are values; write your own with a `Stage` of `bridle.testing.faults.flow`."""
+    """A fault. The faults of this module are values; write your own with a `Stage` of `hackamore.testing.faults.flow`."""
 
     @property
     def direction(self) -> Direction:
@@ -126,7 +126,7 @@ class FaultySource:
         Raises:
             TypeError: the inner transport is not an async one.
         """
-        from bridle.transports.process.subprocess_async import AsyncChildProcess
+        from hackamore.transports.process.subprocess_async import AsyncChildProcess
 
         return self.around_async(self._inner(AsyncChildProcess, blocking=False))
 
@@ -139,13 +139,13 @@ class FaultySource:
         Raises:
             TypeError: the inner transport is not a blocking one.
         """
-        from bridle.transports.process.subprocess_sync import SyncChildProcess
+        from hackamore.transports.process.subprocess_sync import SyncChildProcess
 
         return self.around_sync(self._inner(SyncChildProcess, blocking=True))
 
     def _inner(self, child: Callable[[], Any], *, blocking: bool) -> Any:
-        from bridle.transports.base import TransportSource
-        from bridle.transports.opening import check_shape
+        from hackamore.transports.base import TransportSource
+        from hackamore.transports.opening import check_shape
 
         inner: Any = child() if self._base is None else self._base
         if isinstance(inner, TransportSource):
@@ -162,7 +162,7 @@ class FaultySource:
         Returns:
             The transport with the faults.
         """
-        from bridle.testing.faults.wrappers import FaultyAsyncTransport
+        from hackamore.testing.faults.wrappers import FaultyAsyncTransport
 
         return FaultyAsyncTransport(transport, self._state())
 
@@ -175,7 +175,7 @@ class FaultySource:
         Returns:
             The transport with the faults.
         """
-        from bridle.testing.faults.wrappers import FaultySyncTransport
+        from hackamore.testing.faults.wrappers import FaultySyncTransport
 
         return FaultySyncTransport(transport, self._state())
 

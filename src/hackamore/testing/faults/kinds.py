@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from bridle.testing.faults.flow import Ended, FrameStage, Item, Pause, Selection, Stage, frame_name
+from hackamore.testing.faults.flow import Ended, FrameStage, Item, Pause, Selection, Stage, frame_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

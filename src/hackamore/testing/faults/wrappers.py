@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.lowlevel
 
-from bridle.testing.faults.flow import Ended, FaultState, Pause
+from hackamore.testing.faults.flow import Ended, FaultState, Pause
 
 if TYPE_CHECKING:
-    from bridle.launch.plan import LaunchPlan
-    from bridle.transports.base import AsyncTransport, SyncTransport, Transport
+    from hackamore.launch.plan import LaunchPlan
+    from hackamore.transports.base import AsyncTransport, SyncTransport, Transport
 
 
 class _Faulty:

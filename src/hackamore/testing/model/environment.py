@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from bridle.options.options import Options
+from hackamore.options.options import Options
 
 _FAKE_KEY = "sk-ant-scripted-model"
 # Other ways to reach a model, which would win over the scripted one; the CLI takes an empty value for "not set".

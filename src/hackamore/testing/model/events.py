@@ -6,12 +6,12 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from bridle.testing.model.steps import Text, Thinking, ToolCall, Usage
+from hackamore.testing.model.steps import Text, Thinking, ToolCall, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from bridle.testing.model.steps import Block, Reply
+    from hackamore.testing.model.steps import Block, Reply
 
 
 def message_events(

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from bridle.testing.shortening import shorten
+from hackamore.testing.shortening import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -6,7 +6,7 @@
         Reply("I will look.", ToolCall("Bash", {"command": "ls"})),
         Reply("Two files.", expect_text="README.md"),
     ) as model:
-        result = bridle.sync.run("What is here?", Options(env=model.env, permission_mode="bypassPermissions"))
+        result = hackamore.sync.run("What is here?", Options(env=model.env, permission_mode="bypassPermissions"))
 
 The script fails the test when the CLI asks for something that no step is meant for, and when steps are left over. It
 needs no account and reaches no network: the server listens on 127.0.0.1. Behaviour of the CLI named in this package was
@@ -24,12 +24,12 @@ from collections.abc import Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
-from bridle.errors import escape_terminal
-from bridle.testing.errors import UnconsumedStepsError, UnexpectedModelRequestError
-from bridle.testing.model.environment import environment, isolated_environment
-from bridle.testing.model.requests import SECRET_HEADERS, ModelRequest, classify, side_answer
-from bridle.testing.model.server import Delivery, ModelServer, Static
-from bridle.testing.model.steps import (
+from hackamore.errors import escape_terminal
+from hackamore.testing.errors import UnconsumedStepsError, UnexpectedModelRequestError
+from hackamore.testing.model.environment import environment, isolated_environment
+from hackamore.testing.model.requests import SECRET_HEADERS, ModelRequest, classify, side_answer
+from hackamore.testing.model.server import Delivery, ModelServer, Static
+from hackamore.testing.model.steps import (
     HTTPFailure,
     OneByOne,
     Repeat,
@@ -40,18 +40,18 @@ from bridle.testing.model.steps import (
     check_script,
     plain,
 )
-from bridle.testing.script.report import PlayedScript, PlayReport, play_report, played_step
-from bridle.testing.shortening import shorten
+from hackamore.testing.script.report import PlayedScript, PlayReport, play_report, played_step
+from hackamore.testing.shortening import shorten
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from types import TracebackType
 
-    from bridle.testing.model.requests import RequestKind
-    from bridle.testing.model.server import RawRequest
-    from bridle.testing.model.steps import PlainStep
-    from bridle.testing.script.report import PlayedStep, StepState
+    from hackamore.testing.model.requests import RequestKind
+    from hackamore.testing.model.server import RawRequest
+    from hackamore.testing.model.steps import PlainStep
+    from hackamore.testing.script.report import PlayedStep, StepState
 
 
 class _Script:
@@ -147,7 +147,7 @@ class ScriptedModel:
         ::
 
             with ScriptedModel("4") as model:
-                answer = await bridle.run("What is 2 + 2?", Options(env=model.env))
+                answer = await hackamore.run("What is 2 + 2?", Options(env=model.env))
     """
 
     def __init__(

@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from bridle.testing.model.events import encode_event, message_events, whole_message
-from bridle.testing.model.steps import Dropped, HTTPFailure, Reply, Stall, UntilInterrupted
+from hackamore.testing.model.events import encode_event, message_events, whole_message
+from hackamore.testing.model.steps import Dropped, HTTPFailure, Reply, Stall, UntilInterrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from typing import BinaryIO
 
-    from bridle.testing.model.steps import PlainStep
+    from hackamore.testing.model.steps import PlainStep
 
 _REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found", 429: "Too Many Requests"}
 _LONGEST_LINE = 65_536

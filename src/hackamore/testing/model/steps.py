@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bridle.testing.model.requests import ModelRequest
+    from hackamore.testing.model.requests import ModelRequest
 
 # The names of API errors by status; what the CLI shows is built from them.
 ERROR_TYPES = {

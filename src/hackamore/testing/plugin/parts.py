@@ -11,7 +11,7 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
-from bridle.testing.leaks import Leak, LeakError, Snapshot, TaskWatch
+from hackamore.testing.leaks import Leak, LeakError, Snapshot, TaskWatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from bridle.testing.cassettes.cassette import Cassette, Mode
+    from hackamore.testing.cassettes.cassette import Cassette, Mode
 
 RECORD_MODES = ("once", "none", "all", "new")
 _LONGEST_NAME = 150
@@ -100,12 +100,12 @@ def record_mode(config: pytest.Config) -> Mode:
     """Return the mode of cassettes: the option, else the ini setting, else by whether this is CI; refuse a setting that is not a mode."""
     import pytest
 
-    mode = config.getoption("bridle_record") or config.getini("bridle_record")
+    mode = config.getoption("hackamore_record") or config.getini("hackamore_record")
     if not mode:
         mode = "once" if os.environ.get("CI", "").lower() in ("", "0", "false") else "none"
     if mode not in RECORD_MODES:
         raise pytest.UsageError(
-            f"The ini setting bridle_record must be one of {', '.join(RECORD_MODES)}, not {mode!r}."
+            f"The ini setting hackamore_record must be one of {', '.join(RECORD_MODES)}, not {mode!r}."
         )
     return cast("Mode", mode)
 
@@ -121,17 +121,17 @@ def file_name(item: pytest.Item) -> str:
 
 def cassette_of(item: pytest.Item, mode: Mode) -> Cassette:
     """Return the cassette of a test: `cassettes/<file>.<class>.<test>.jsonl` beside the test's file."""
-    from bridle.testing.cassettes.cassette import cassette
+    from hackamore.testing.cassettes.cassette import cassette
 
     name = file_name(item)
-    marker = item.get_closest_marker("bridle_cassette")
+    marker = item.get_closest_marker("hackamore_cassette")
     options = {"mode": mode, **(marker.kwargs if marker is not None else {})}
     return cassette(item.path.parent / "cassettes" / f"{name}.jsonl", **options)
 
 
 def use_in_task(item: pytest.Item, tape: Cassette) -> None:
     """Let an async test use the cassette inside its task: a fixture and the task need not share a context."""
-    from bridle.transports.opening import recorder
+    from hackamore.transports.opening import recorder
 
     def wrapped(test: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(test)

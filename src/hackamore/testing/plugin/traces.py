@@ -1,4 +1,4 @@
-"""The traces of `--bridle-trace`: one file for each test, and a page of it, kept or removed at the end of the test."""
+"""The traces of `--hackamore-trace`: one file for each test, and a page of it, kept or removed at the end of the test."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from bridle.testing.plugin.parts import file_name
-from bridle.traces.page import write_page
-from bridle.traces.reading import read_trace
-from bridle.transports.opening import everywhere
+from hackamore.testing.plugin.parts import file_name
+from hackamore.traces.page import write_page
+from hackamore.traces.reading import read_trace
+from hackamore.transports.opening import everywhere
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -27,7 +27,7 @@ class TestTrace:
 
     def __init__(self, item: pytest.Item, *, keep: bool) -> None:
         config = item.config
-        named = config.getoption("bridle_trace_dir") or config.getini("bridle_trace_dir") or "bridle-traces"
+        named = config.getoption("hackamore_trace_dir") or config.getini("hackamore_trace_dir") or "hackamore-traces"
         folder = Path(config.rootpath, named)
         folder.mkdir(parents=True, exist_ok=True)
         # Files of the same name may be in several folders.
@@ -52,7 +52,7 @@ class TestTrace:
         if report.failed:
             self._failed = True
             if self.path.exists():
-                report.sections.append(("Bridle trace", f"{self.page}\n{self.path}"))
+                report.sections.append(("Hackamore trace", f"{self.page}\n{self.path}"))
 
     def __exit__(self, kind: object, error: BaseException | None, trace: TracebackType | None) -> None:
         """Write the page, or remove the trace of a test that passed."""

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import msgspec
 
-from bridle.errors import escape_terminal
-from bridle.testing.script import steps
+from hackamore.errors import escape_terminal
+from hackamore.testing.script import steps
 
 if TYPE_CHECKING:
-    from bridle.testing.script.steps import ScriptStep
+    from hackamore.testing.script.steps import ScriptStep
 
 _SHOWN = 100
 
@@ -97,7 +97,7 @@ STEPS: dict[str, type[Any]] = {kind.__struct_config__.tag: kind for kind in get_
 class ScriptFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A script as data."""
 
-    format: Literal["bridle-script"] = "bridle-script"
+    format: Literal["hackamore-script"] = "hackamore-script"
     version: Literal[1] = 1
     forever: bool = False
     steps: tuple[Any, ...]
@@ -106,7 +106,7 @@ class ScriptFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 def encode(items: list[ScriptStep], *, forever: bool) -> str:
     """Return steps as JSON text."""
-    fields = {"format": "bridle-script", "version": 1, "forever": forever, "steps": items}
+    fields = {"format": "hackamore-script", "version": 1, "forever": forever, "steps": items}
     return msgspec.json.encode(fields).decode()
 
 
@@ -232,7 +232,7 @@ def _check_names(data: dict[str, Any], place: str, kind: type[Any]) -> None:
 
 
 def _nearest(name: object, known: Any) -> str:
-    from bridle.checked.fields import suggestion
+    from hackamore.checked.fields import suggestion
 
     return suggestion(str(name), known) or f" There are: {', '.join(f'`{each}`' for each in known)}."
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from bridle.testing.model.scripted_model import ScriptedModel
-from bridle.testing.model.steps import HTTPFailure, OneByOne, Reply, Stall, Text, Thinking, ToolCall, UntilInterrupted
-from bridle.testing.script import steps
+from hackamore.testing.model.scripted_model import ScriptedModel
+from hackamore.testing.model.steps import HTTPFailure, OneByOne, Reply, Stall, Text, Thinking, ToolCall, UntilInterrupted
+from hackamore.testing.script import steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from bridle.testing.model.requests import ModelRequest
-    from bridle.testing.script.steps import ScriptStep
+    from hackamore.testing.model.requests import ModelRequest
+    from hackamore.testing.script.steps import ScriptStep
 
 Check: TypeAlias = "Callable[[ModelRequest], None]"
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
-from bridle.errors import escape_terminal
-from bridle.testing.errors import ScriptError
-from bridle.testing.script.report import PlayedScript, played_step
-from bridle.testing.script.steps import (
+from hackamore.errors import escape_terminal
+from hackamore.testing.errors import ScriptError
+from hackamore.testing.script.report import PlayedScript, played_step
+from hackamore.testing.script.steps import (
     EXPECTATIONS,
     FAULTS,
     Calls,
@@ -22,13 +22,13 @@ from bridle.testing.script.steps import (
     UsageLimit,
     UserSays,
 )
-from bridle.testing.shortening import shorten
+from hackamore.testing.shortening import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from bridle.testing.script.report import StepState
-    from bridle.testing.script.script import Script
+    from hackamore.testing.script.report import StepState
+    from hackamore.testing.script.script import Script
 
 _LOG_LINES = 60
 _STEPS_BEFORE = 25

@@ -21,16 +21,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import msgspec
 
-from bridle.testing.script import steps
-from bridle.testing.script.files import decode, encode
+from hackamore.testing.script import steps
+from hackamore.testing.script.files import decode, encode
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable
     from datetime import datetime
 
-    from bridle.testing.model.scripted_model import ScriptedModel
-    from bridle.testing.script.steps import ScriptStep
+    from hackamore.testing.model.scripted_model import ScriptedModel
+    from hackamore.testing.script.steps import ScriptStep
 
 
 class Script:
@@ -56,7 +56,7 @@ class Script:
         """Append any step.
 
         Args:
-            step: a step of `bridle.testing`.
+            step: a step of `hackamore.testing`.
 
         Returns:
             The script, for the next step.
@@ -473,7 +473,7 @@ class Script:
         Raises:
             ValueError: a step that no model can do: a crash, garbage, a raw frame.
         """
-        from bridle.testing.script.model import scripted_model
+        from hackamore.testing.script.model import scripted_model
 
         return scripted_model(self.steps, more, forever=self.forever)
 
@@ -501,7 +501,7 @@ class Script:
         try:
             items, forever = decode(text)
         except ValueError as error:
-            raise ValueError(f"this is not a script of Bridle: {error}") from None
+            raise ValueError(f"this is not a script of Hackamore: {error}") from None
         return cls(items, forever=forever)
 
     def save(self, path: str | os.PathLike[str]) -> Path:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
-from bridle.errors import escape_terminal
-from bridle.testing.shortening import shorten
+from hackamore.errors import escape_terminal
+from hackamore.testing.shortening import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

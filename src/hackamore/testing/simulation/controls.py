@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from bridle.testing.simulation.core import Part
-from bridle.testing.simulation.facts import AGENTS, COMMANDS
-from bridle.testing.simulation.launch import MODELS, PERMISSION_MODES, VERSION, resolve_model
+from hackamore.testing.simulation.core import Part
+from hackamore.testing.simulation.facts import AGENTS, COMMANDS
+from hackamore.testing.simulation.launch import MODELS, PERMISSION_MODES, VERSION, resolve_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from bridle.testing.simulation.core import Core, Steps
-    from bridle.testing.simulation.hooks import Hooks
-    from bridle.testing.simulation.state import SessionState
-    from bridle.testing.simulation.tasks import Tasks
+    from hackamore.testing.simulation.core import Core, Steps
+    from hackamore.testing.simulation.hooks import Hooks
+    from hackamore.testing.simulation.state import SessionState
+    from hackamore.testing.simulation.tasks import Tasks
 
 Answer: TypeAlias = dict[str, Any] | None
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
-from bridle.errors import ControlRejectedError
-from bridle.messages.base import plain
-from bridle.protocol import frames
-from bridle.testing.simulation.facts import TIME
-from bridle.testing.simulation.results import flat_text
+from hackamore.errors import ControlRejectedError
+from hackamore.messages.base import plain
+from hackamore.protocol import frames
+from hackamore.testing.simulation.facts import TIME
+from hackamore.testing.simulation.results import flat_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
 
-    from bridle.protocol.connection import Connection
-    from bridle.protocol.events import RequestResolved
-    from bridle.testing.script.run import ScriptRun
-    from bridle.testing.simulation.state import SessionState, Turn
+    from hackamore.protocol.connection import Connection
+    from hackamore.protocol.events import RequestResolved
+    from hackamore.testing.script.run import ScriptRun
+    from hackamore.testing.simulation.state import SessionState, Turn
 
 _BESIDE = ("session_state_changed", "session_title_changed")
 """System frames that leave the exit status as it is."""

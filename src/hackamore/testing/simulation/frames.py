@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bridle.testing.simulation.facts import (
+from hackamore.testing.simulation.facts import (
     AGENTS,
     CAPABILITIES,
     COMMANDS,
@@ -16,12 +16,12 @@ from bridle.testing.simulation.facts import (
     USAGE,
     model_usage,
 )
-from bridle.testing.simulation.launch import VERSION
+from hackamore.testing.simulation.launch import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from bridle.testing.simulation.state import SessionState, Turn
+    from hackamore.testing.simulation.state import SessionState, Turn
 
 
 def init(state: SessionState, uuids: Sequence[str]) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def assistant(model: str, message_id: str, block: Mapping[str, Any], parent: str
 
 def failure(message_id: str, status: int, text: str, **more: Any) -> dict[str, Any]:
     """Return the frame in which the CLI reports an error of the API, with further fields."""
-    from bridle.testing.model.steps import ERROR_TYPES  # loaded late: most scripts have no use for it
+    from hackamore.testing.model.steps import ERROR_TYPES  # loaded late: most scripts have no use for it
 
     frame = assistant("<synthetic>", message_id, {"type": "text", "text": text})
     frame["message"] |= {"stop_reason": "stop_sequence", "stop_sequence": "", "usage": NO_USAGE}

@@ -6,19 +6,19 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from bridle.checked.functions import AnswerError
-from bridle.hooks.outputs import check_wire
-from bridle.testing.script.run import Happened
-from bridle.testing.simulation import frames
-from bridle.testing.simulation.core import Part, Pause, never
-from bridle.testing.simulation.facts import model_usage
-from bridle.testing.simulation.state import split_server
+from hackamore.checked.functions import AnswerError
+from hackamore.hooks.outputs import check_wire
+from hackamore.testing.script.run import Happened
+from hackamore.testing.simulation import frames
+from hackamore.testing.simulation.core import Part, Pause, never
+from hackamore.testing.simulation.facts import model_usage
+from hackamore.testing.simulation.state import split_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridle.testing.simulation.core import Core, Steps
-    from bridle.testing.simulation.state import Agent
+    from hackamore.testing.simulation.core import Core, Steps
+    from hackamore.testing.simulation.state import Agent
 
 _TOOL_EVENTS = frozenset({"PermissionRequest", "PostToolUse", "PostToolUseFailure", "PreToolUse"})
 _WITHOUT_MODE_TEXT = (

@@ -5,20 +5,20 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bridle.checked.functions import AnswerError
-from bridle.hooks.outputs import check_decision
-from bridle.testing.script.run import Happened
-from bridle.testing.simulation.core import Interruption, Part, Pause
-from bridle.testing.simulation.hooks import FAILED
-from bridle.testing.simulation.rules import blocked_path, judge, suggestions
-from bridle.testing.simulation.state import seen_name, split_server
+from hackamore.checked.functions import AnswerError
+from hackamore.hooks.outputs import check_decision
+from hackamore.testing.script.run import Happened
+from hackamore.testing.simulation.core import Interruption, Part, Pause
+from hackamore.testing.simulation.hooks import FAILED
+from hackamore.testing.simulation.rules import blocked_path, judge, suggestions
+from hackamore.testing.simulation.state import seen_name, split_server
 
 if TYPE_CHECKING:
-    from bridle.testing.script import steps
-    from bridle.testing.simulation.core import Core, Steps
-    from bridle.testing.simulation.hooks import Hooks
-    from bridle.testing.simulation.rules import Verdict
-    from bridle.testing.simulation.state import Agent
+    from hackamore.testing.script import steps
+    from hackamore.testing.simulation.core import Core, Steps
+    from hackamore.testing.simulation.hooks import Hooks
+    from hackamore.testing.simulation.rules import Verdict
+    from hackamore.testing.simulation.state import Agent
 
 _STRENGTH = {"allow": 1, "ask": 2, "defer": 3, "deny": 4}
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 if TYPE_CHECKING:
-    from bridle.testing.simulation.launch import Launch
+    from hackamore.testing.simulation.launch import Launch
 
 __all__ = ["Printer"]
 

@@ -6,8 +6,8 @@ import os
 import subprocess
 from typing import Any
 
-from bridle.testing.simulation.results import NO_OUTPUT, edit_form, read_form, shell_form, write_form
-from bridle.transports.process.short_runs import run_with_descendants
+from hackamore.testing.simulation.results import NO_OUTPUT, edit_form, read_form, shell_form, write_form
+from hackamore.transports.process.short_runs import run_with_descendants
 
 BASH_SECONDS = 120.0
 

@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bridle.testing.script import steps
-from bridle.testing.simulation import frames
-from bridle.testing.simulation.core import NotInterrupted, Part, Pause, never
-from bridle.testing.simulation.facts import CUT_OFF
-from bridle.testing.simulation.state import seen_name, split_server
+from hackamore.testing.script import steps
+from hackamore.testing.simulation import frames
+from hackamore.testing.simulation.core import NotInterrupted, Part, Pause, never
+from hackamore.testing.simulation.facts import CUT_OFF
+from hackamore.testing.simulation.state import seen_name, split_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from bridle.testing.script.steps import ScriptStep
-    from bridle.testing.simulation.core import Core, Steps
-    from bridle.testing.simulation.hooks import Hooks
-    from bridle.testing.simulation.state import Agent
-    from bridle.testing.simulation.tasks import Tasks
+    from hackamore.testing.script.steps import ScriptStep
+    from hackamore.testing.simulation.core import Core, Steps
+    from hackamore.testing.simulation.hooks import Hooks
+    from hackamore.testing.simulation.state import Agent
+    from hackamore.testing.simulation.tasks import Tasks
 
 INTERRUPT_SECONDS = 30.0
 """How long a turn waits, by the real clock, for the interrupt that the script demands."""
@@ -229,7 +229,7 @@ class Replies(Part):
 
 
 def _block_events(index: int, block: dict[str, Any], chunk: int | None) -> Iterator[dict[str, Any]]:
-    from bridle.testing.model.events import block_events  # loaded late: only partial messages use it
+    from hackamore.testing.model.events import block_events  # loaded late: only partial messages use it
 
     return block_events(index, block, chunk)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bridle.testing.script.steps import Calls, Says
+from hackamore.testing.script.steps import Calls, Says
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from bridle.testing.script.steps import ScriptStep
+    from hackamore.testing.script.steps import ScriptStep
 
 NO_OUTPUT = "(Bash completed with no output)"
 _SILENT = frozenset(

@@ -10,13 +10,13 @@ from urllib.parse import quote
 
 import msgspec
 
-from bridle.testing.script.run import ScriptRun, SessionRecord
-from bridle.testing.simulation.facts import Tokens
+from hackamore.testing.script.run import ScriptRun, SessionRecord
+from hackamore.testing.simulation.facts import Tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bridle.testing.script.script import Script
+    from hackamore.testing.script.script import Script
 
 _NAME_LENGTH = 200
 _SUFFIX = ".json"

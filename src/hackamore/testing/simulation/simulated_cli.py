@@ -3,7 +3,7 @@
 ::
 
     with SimulatedCLI(script) as cli:
-        answer = await bridle.run("Delete the cache", options, transport=cli)
+        answer = await hackamore.run("Delete the cache", options, transport=cli)
 
 One object serves asyncio, trio and threads, and as many queries and sessions as the script has turns for, one after the other.
 
@@ -28,23 +28,23 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 import msgspec
 
-from bridle.testing.errors import ScriptError
-from bridle.testing.script.report import PlayReport, play_report
-from bridle.testing.script.run import ScriptRun, SessionRecord
-from bridle.testing.script.script import Script
-from bridle.testing.simulation.launch import VERSION, parse_launch
-from bridle.testing.simulation.printing import Printer
-from bridle.testing.simulation.sessions import SessionFolder, served
-from bridle.testing.simulation.simulation import TERMINATED, Simulation
+from hackamore.testing.errors import ScriptError
+from hackamore.testing.script.report import PlayReport, play_report
+from hackamore.testing.script.run import ScriptRun, SessionRecord
+from hackamore.testing.script.script import Script
+from hackamore.testing.simulation.launch import VERSION, parse_launch
+from hackamore.testing.simulation.printing import Printer
+from hackamore.testing.simulation.sessions import SessionFolder, served
+from hackamore.testing.simulation.simulation import TERMINATED, Simulation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from types import FrameType, TracebackType
 
-    from bridle.launch.plan import LaunchPlan
-    from bridle.testing.memory import AsyncMemoryTransport, Peer, SyncMemoryTransport
-    from bridle.testing.simulation.launch import Launch
-    from bridle.testing.simulation.sessions import SimulatedSession
+    from hackamore.launch.plan import LaunchPlan
+    from hackamore.testing.memory import AsyncMemoryTransport, Peer, SyncMemoryTransport
+    from hackamore.testing.simulation.launch import Launch
+    from hackamore.testing.simulation.sessions import SimulatedSession
 
     T = TypeVar("T", AsyncMemoryTransport, SyncMemoryTransport)
 
@@ -76,7 +76,7 @@ class SimulatedCLI:
         ::
 
             cli = SimulatedCLI(Script().user().says("4"))
-            answer = await bridle.run("What is 2 + 2?", transport=cli)
+            answer = await hackamore.run("What is 2 + 2?", transport=cli)
     """
 
     def __init__(
@@ -99,22 +99,22 @@ class SimulatedCLI:
     # -- in memory ----------------------------------------------------------------------------------------------------
 
     def for_async(self) -> AsyncMemoryTransport:
-        """Return a new transport for one query or session of `bridle`.
+        """Return a new transport for one query or session of `hackamore`.
 
         Returns:
             The transport.
         """
-        from bridle.testing.memory import AsyncMemoryTransport
+        from hackamore.testing.memory import AsyncMemoryTransport
 
         return self._remembered(AsyncMemoryTransport(self._simulate))
 
     def for_sync(self) -> SyncMemoryTransport:
-        """Return a new transport for one query or session of `bridle.sync`.
+        """Return a new transport for one query or session of `hackamore.sync`.
 
         Returns:
             The transport.
         """
-        from bridle.testing.memory import SyncMemoryTransport
+        from hackamore.testing.memory import SyncMemoryTransport
 
         return self._remembered(SyncMemoryTransport(self._simulate))
 
@@ -348,18 +348,18 @@ _PLAY = """import gc, sys
 gc.disable()
 sys.modules["typing_extensions"] = None
 sys.path[:0] = {places!r}
-from bridle.testing.simulation.simulated_cli import main
+from hackamore.testing.simulation.simulated_cli import main
 del sys.modules["typing_extensions"]
 gc.enable()
 main({folder!r}, time_scale={time_scale!r}, real_tools={real_tools!r})
 """
 
 
-SCRIPT_VARIABLE = "BRIDLE_SIMULATED_SCRIPT"
+SCRIPT_VARIABLE = "HACKAMORE_SIMULATED_SCRIPT"
 
-USAGE = f"""usage: python -m bridle.testing.simulation.simulated_cli SCRIPT.json [CLAUDE ARGUMENTS]
+USAGE = f"""usage: python -m hackamore.testing.simulation.simulated_cli SCRIPT.json [CLAUDE ARGUMENTS]
 
-Plays a script of Bridle as if it were the Claude Code CLI. Instead of the first argument, the variable {SCRIPT_VARIABLE} may
+Plays a script of Hackamore as if it were the Claude Code CLI. Instead of the first argument, the variable {SCRIPT_VARIABLE} may
 name the script. Write one with `Script.save()`.
 """
 
@@ -486,7 +486,7 @@ class _Process:
         )
 
     def _run_tool(self, name: str, arguments: dict[str, Any]) -> tuple[str, Any, bool]:
-        from bridle.testing.simulation.real_tools import run_tool
+        from hackamore.testing.simulation.real_tools import run_tool
 
         # A process that is killed while the tool runs has already written and counted the call.
         self._flush()

@@ -10,24 +10,24 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from bridle.options.bounds import Limits
-from bridle.protocol import events
-from bridle.protocol.connection import Connection, Role
-from bridle.protocol.frames import message_frame
-from bridle.testing.simulation import frames
-from bridle.testing.simulation.controls import Controls
-from bridle.testing.simulation.core import Core, Host, Pause, Scheduler
-from bridle.testing.simulation.hooks import Hooks
-from bridle.testing.simulation.state import SessionState, Turn
-from bridle.testing.simulation.tasks import Tasks
-from bridle.testing.simulation.turns import Conversation
+from hackamore.options.bounds import Limits
+from hackamore.protocol import events
+from hackamore.protocol.connection import Connection, Role
+from hackamore.protocol.frames import message_frame
+from hackamore.testing.simulation import frames
+from hackamore.testing.simulation.controls import Controls
+from hackamore.testing.simulation.core import Core, Host, Pause, Scheduler
+from hackamore.testing.simulation.hooks import Hooks
+from hackamore.testing.simulation.state import SessionState, Turn
+from hackamore.testing.simulation.tasks import Tasks
+from hackamore.testing.simulation.turns import Conversation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridle.testing.script.run import ScriptRun
-    from bridle.testing.simulation.launch import Launch
-    from bridle.testing.simulation.tools import RunTool
+    from hackamore.testing.script.run import ScriptRun
+    from hackamore.testing.simulation.launch import Launch
+    from hackamore.testing.simulation.tools import RunTool
 
 _CONTROL_FRAMES = ("control_request", "control_response", "control_cancel_request", "keep_alive")
 KILLED = -9

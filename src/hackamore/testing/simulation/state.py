@@ -6,14 +6,14 @@ import os
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bridle.testing.script.run import SessionRecord
-from bridle.testing.simulation.facts import A_REPLY, ASKING_TOOLS, NO_SUBAGENTS, TOOLS, Tokens
-from bridle.testing.simulation.launch import is_uuid, resolve_model
+from hackamore.testing.script.run import SessionRecord
+from hackamore.testing.simulation.facts import A_REPLY, ASKING_TOOLS, NO_SUBAGENTS, TOOLS, Tokens
+from hackamore.testing.simulation.launch import is_uuid, resolve_model
 
 if TYPE_CHECKING:
-    from bridle.testing.script.run import Happened, ScriptRun
-    from bridle.testing.script.steps import Calls
-    from bridle.testing.simulation.launch import Launch
+    from hackamore.testing.script.run import Happened, ScriptRun
+    from hackamore.testing.script.steps import Calls
+    from hackamore.testing.simulation.launch import Launch
 
 _ALIASES = {"Task": "Agent"}
 """Names that hooks and permission questions use instead of the model's."""

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bridle.testing.simulation.results import Outcome
+from hackamore.testing.simulation.results import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from bridle.testing.script import steps
+    from hackamore.testing.script import steps
 
 
 def _is_number(value: Any) -> bool:

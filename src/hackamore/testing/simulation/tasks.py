@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bridle.testing.simulation.core import Part
-from bridle.testing.simulation.results import Outcome, last_text
-from bridle.testing.simulation.state import Task
+from hackamore.testing.simulation.core import Part
+from hackamore.testing.simulation.results import Outcome, last_text
+from hackamore.testing.simulation.state import Task
 
 if TYPE_CHECKING:
-    from bridle.testing.script import steps
-    from bridle.testing.simulation.core import Core
-    from bridle.testing.simulation.state import Agent
+    from hackamore.testing.script import steps
+    from hackamore.testing.simulation.core import Core
+    from hackamore.testing.simulation.state import Agent
 
 AGENT_ENDED = (
     '<summary>Agent "{task}" finished</summary>\n<note>A task-notification fires each time this agent stops with no live background '

@@ -6,23 +6,23 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from bridle.testing.script import steps
-from bridle.testing.simulation.core import Part
-from bridle.testing.simulation.facts import AGENT_USAGE
-from bridle.testing.simulation.hooks import FAILED
-from bridle.testing.simulation.permissions import Permissions
-from bridle.testing.simulation.replies import take_reply
-from bridle.testing.simulation.results import Outcome, default_outcome, flat_text, last_text, server_outcome
-from bridle.testing.simulation.state import Agent, Task, seen_name, split_server
-from bridle.testing.simulation.structured import StructuredOutput
+from hackamore.testing.script import steps
+from hackamore.testing.simulation.core import Part
+from hackamore.testing.simulation.facts import AGENT_USAGE
+from hackamore.testing.simulation.hooks import FAILED
+from hackamore.testing.simulation.permissions import Permissions
+from hackamore.testing.simulation.replies import take_reply
+from hackamore.testing.simulation.results import Outcome, default_outcome, flat_text, last_text, server_outcome
+from hackamore.testing.simulation.state import Agent, Task, seen_name, split_server
+from hackamore.testing.simulation.structured import StructuredOutput
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridle.testing.simulation.core import Core, Steps
-    from bridle.testing.simulation.hooks import Hooks
-    from bridle.testing.simulation.replies import Replies
-    from bridle.testing.simulation.tasks import Tasks
+    from hackamore.testing.simulation.core import Core, Steps
+    from hackamore.testing.simulation.hooks import Hooks
+    from hackamore.testing.simulation.replies import Replies
+    from hackamore.testing.simulation.tasks import Tasks
 
     RunTool = Callable[[str, dict[str, Any]], tuple[str, Any, bool]]
 

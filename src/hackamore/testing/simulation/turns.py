@@ -7,23 +7,23 @@ from math import ceil
 from time import time
 from typing import TYPE_CHECKING, Any
 
-from bridle.testing.script import steps
-from bridle.testing.simulation import frames
-from bridle.testing.simulation.core import Interruption, NotInterrupted, Part, Pause, never
-from bridle.testing.simulation.facts import RETRY_ERRORS, TIME, failure_text, limit_text
-from bridle.testing.simulation.replies import Replies, take_reply
-from bridle.testing.simulation.results import last_text
-from bridle.testing.simulation.state import Agent
-from bridle.testing.simulation.structured import ENFORCED, TRIES
-from bridle.testing.simulation.tools import Tools, stop_fields
+from hackamore.testing.script import steps
+from hackamore.testing.simulation import frames
+from hackamore.testing.simulation.core import Interruption, NotInterrupted, Part, Pause, never
+from hackamore.testing.simulation.facts import RETRY_ERRORS, TIME, failure_text, limit_text
+from hackamore.testing.simulation.replies import Replies, take_reply
+from hackamore.testing.simulation.results import last_text
+from hackamore.testing.simulation.state import Agent
+from hackamore.testing.simulation.structured import ENFORCED, TRIES
+from hackamore.testing.simulation.tools import Tools, stop_fields
 
 if TYPE_CHECKING:
-    from bridle.testing.script.steps import ScriptStep
-    from bridle.testing.simulation.core import Core, Prompt, Steps
-    from bridle.testing.simulation.hooks import Hooks
-    from bridle.testing.simulation.structured import StructuredOutput
-    from bridle.testing.simulation.tasks import Tasks
-    from bridle.testing.simulation.tools import RunTool
+    from hackamore.testing.script.steps import ScriptStep
+    from hackamore.testing.simulation.core import Core, Prompt, Steps
+    from hackamore.testing.simulation.hooks import Hooks
+    from hackamore.testing.simulation.structured import StructuredOutput
+    from hackamore.testing.simulation.tasks import Tasks
+    from hackamore.testing.simulation.tools import RunTool
 
 CONTINUED = (
     "This session is being continued from a previous conversation that ran out of context. The summary below covers the earlier "

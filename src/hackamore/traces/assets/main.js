@@ -267,7 +267,7 @@ function theme(name) {
   document.documentElement.dataset.theme = name;
   byId("theme").textContent = `Theme: ${name}`;
   try {
-    localStorage.setItem("bridle-trace-theme", name);
+    localStorage.setItem("hackamore-trace-theme", name);
   } catch { /* a page from a file may have no storage */ }
 }
 function nextTheme() {
@@ -392,7 +392,7 @@ async function watch() {
 
 let stored = "system";
 try {
-  stored = localStorage.getItem("bridle-trace-theme") ?? "system";
+  stored = localStorage.getItem("hackamore-trace-theme") ?? "system";
 } catch { /* no storage */ }
 theme(THEMES.includes(stored) ? stored : "system");
 byId("theme").addEventListener("click", nextTheme);

@@ -2,26 +2,26 @@
 
 ::
 
-    from bridle.transcripts.stores import SQLiteStore
+    from hackamore.transcripts.stores import SQLiteStore
 
     options = Options(session_store=SQLiteStore("sessions.db"))
 
-Each adapter is loaded when it is first used. `SQLiteStore` and `MemoryStore` need no other package; the others are extras of Bridle:
-`bridle[redis]`, `bridle[postgres]`, `bridle[s3]`.
+Each adapter is loaded when it is first used. `SQLiteStore` and `MemoryStore` need no other package; the others are extras of Hackamore:
+`hackamore[redis]`, `hackamore[postgres]`, `hackamore[s3]`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bridle.options.stores import FlushMode, SessionStore, StoreKey, StoreListEntry, StoreSummary, implements
+from hackamore.options.stores import FlushMode, SessionStore, StoreKey, StoreListEntry, StoreSummary, implements
 
 if TYPE_CHECKING:
-    from bridle.transcripts.stores.memory import MemoryStore
-    from bridle.transcripts.stores.postgres import PostgresStore
-    from bridle.transcripts.stores.redis import RedisStore
-    from bridle.transcripts.stores.s3 import S3Store
-    from bridle.transcripts.stores.sqlite import SQLiteStore
+    from hackamore.transcripts.stores.memory import MemoryStore
+    from hackamore.transcripts.stores.postgres import PostgresStore
+    from hackamore.transcripts.stores.redis import RedisStore
+    from hackamore.transcripts.stores.s3 import S3Store
+    from hackamore.transcripts.stores.sqlite import SQLiteStore
 
 __all__ = [
     "FlushMode",

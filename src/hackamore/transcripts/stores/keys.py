@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import msgspec
 
-from bridle.errors import StoreConflictError
-from bridle.waiting.threads import Call
+from hackamore.errors import StoreConflictError
+from hackamore.waiting.threads import Call
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridle.options.stores import StoreKey, StoreListEntry
+    from hackamore.options.stores import StoreKey, StoreListEntry
 
 __all__ = ["Adapter", "Batch", "Place", "Positions", "in_thread", "milliseconds", "missing_extra", "place_of"]
 
@@ -41,7 +41,7 @@ def place_of(key: StoreKey) -> Place:
 
 
 async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
-    """Run a blocking function of a driver in a thread of Bridle. A cancelled call continues, and its result is dropped."""
+    """Run a blocking function of a driver in a thread of Hackamore. A cancelled call continues, and its result is dropped."""
     call = Call(partial(function, *arguments))
     try:
         return await call.wait()
@@ -57,7 +57,7 @@ def milliseconds() -> int:
 
 def missing_extra(package: str, extra: str) -> ImportError:
     """Return the error for an adapter whose driver is not installed."""
-    return ImportError(f"`{package}` is not installed; run: pip install 'bridle[{extra}]'", name=package)
+    return ImportError(f"`{package}` is not installed; run: pip install 'hackamore[{extra}]'", name=package)
 
 
 class Batch:
@@ -116,7 +116,7 @@ class Positions:
 
 
 class Adapter:
-    """The methods of a store whose driver blocks. Each runs in a thread of Bridle, and raises what the driver raises."""
+    """The methods of a store whose driver blocks. Each runs in a thread of Hackamore, and raises what the driver raises."""
 
     def close(self) -> None:
         """Close the connections, unless they were given. The next call opens another one."""

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bridle.transcripts.stores.keys import Batch, milliseconds, place_of
+from hackamore.transcripts.stores.keys import Batch, milliseconds, place_of
 
 if TYPE_CHECKING:
-    from bridle.options.stores import StoreKey, StoreListEntry
-    from bridle.transcripts.stores.keys import Place
+    from hackamore.options.stores import StoreKey, StoreListEntry
+    from hackamore.transcripts.stores.keys import Place
 
 __all__ = ["MemoryStore"]
 
@@ -25,8 +25,8 @@ class MemoryStore:
         ::
 
             store = MemoryStore()
-            result = await bridle.run("Remember 42.", Options(session_store=store))
-            await bridle.run("Which number?", Options(session_store=store, resume=result.session_id))
+            result = await hackamore.run("Remember 42.", Options(session_store=store))
+            await hackamore.run("Which number?", Options(session_store=store, resume=result.session_id))
     """
 
     def __init__(self) -> None:

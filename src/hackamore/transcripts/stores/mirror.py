@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from msgspec import Raw
 
-from bridle.messages.base import plain
+from hackamore.messages.base import plain
 
 if TYPE_CHECKING:
-    from bridle.options.stores import FlushMode, StoreKey
+    from hackamore.options.stores import FlushMode, StoreKey
 
 __all__ = [
     "ATTEMPTS",

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bridle.transcripts.stores.keys import Adapter, Batch, Positions, milliseconds, missing_extra
+from hackamore.transcripts.stores.keys import Adapter, Batch, Positions, milliseconds, missing_extra
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import psycopg
 
-    from bridle.transcripts.stores.keys import Place
+    from hackamore.transcripts.stores.keys import Place
 
 __all__ = ["PostgresStore"]
 
@@ -49,7 +49,7 @@ class PostgresStore(Adapter):
 
     Args:
         conninfo: the database, as `psycopg.connect` takes it, such as `postgresql://user@host/name?sslmode=verify-full`.
-        prefix: the beginning of the names of the tables; a schema may stand before it, such as `agents.bridle_`.
+        prefix: the beginning of the names of the tables; a schema may stand before it, such as `agents.hackamore_`.
         **options: further arguments of `psycopg.connect`: `sslrootcert`, `connect_timeout`, `keepalives`, ...
 
     Raises:
@@ -63,7 +63,7 @@ class PostgresStore(Adapter):
             options = Options(session_store=store)
     """
 
-    def __init__(self, conninfo: str = "", *, prefix: str = "bridle_", **options: Any) -> None:
+    def __init__(self, conninfo: str = "", *, prefix: str = "hackamore_", **options: Any) -> None:
         try:
             import psycopg
         except ImportError as error:

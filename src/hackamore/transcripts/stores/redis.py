@@ -7,11 +7,11 @@ from urllib.parse import quote
 
 import msgspec
 
-from bridle.errors import StoreConflictError
-from bridle.transcripts.stores.keys import Adapter, Batch, Positions, milliseconds, missing_extra
+from hackamore.errors import StoreConflictError
+from hackamore.transcripts.stores.keys import Adapter, Batch, Positions, milliseconds, missing_extra
 
 if TYPE_CHECKING:
-    from bridle.transcripts.stores.keys import Place
+    from hackamore.transcripts.stores.keys import Place
 
 __all__ = ["RedisStore"]
 
@@ -69,7 +69,7 @@ class RedisStore(Adapter):
     """
 
     def __init__(
-        self, url: str = "redis://localhost:6379/0", *, prefix: str = "bridle", client: Any = None, **options: Any
+        self, url: str = "redis://localhost:6379/0", *, prefix: str = "hackamore", client: Any = None, **options: Any
     ) -> None:
         try:
             import redis

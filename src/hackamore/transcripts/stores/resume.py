@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from bridle.errors import SessionNotFoundError, StoreError, StreamWarning, escape_terminal
-from bridle.launch.plan import build_environment
-from bridle.options.stores import implements
-from bridle.transcripts.places import is_session_id, locate, project_key
+from hackamore.errors import SessionNotFoundError, StoreError, StreamWarning, escape_terminal
+from hackamore.launch.plan import build_environment
+from hackamore.options.stores import implements
+from hackamore.transcripts.places import is_session_id, locate, project_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
 
-    from bridle.options.options import Options
-    from bridle.options.stores import StoreKey
+    from hackamore.options.options import Options
+    from hackamore.options.stores import StoreKey
 
 __all__ = ["Private", "Step", "materialise", "resume_steps", "safe_subpath", "wants_store"]
 

@@ -15,13 +15,13 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from bridle.errors import StoreConflictError
-from bridle.transcripts.stores.keys import Adapter, Batch, Positions, missing_extra
+from hackamore.errors import StoreConflictError
+from hackamore.transcripts.stores.keys import Adapter, Batch, Positions, missing_extra
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bridle.transcripts.stores.keys import Place
+    from hackamore.transcripts.stores.keys import Place
 
 __all__ = ["S3Store"]
 
@@ -55,7 +55,7 @@ class S3Store(Adapter):
             options = Options(session_store=store)
     """
 
-    def __init__(self, bucket: str, *, prefix: str = "bridle", client: Any = None, **options: Any) -> None:
+    def __init__(self, bucket: str, *, prefix: str = "hackamore", client: Any = None, **options: Any) -> None:
         try:
             import boto3  # type: ignore[import-untyped,unused-ignore]
             from botocore.exceptions import ClientError  # type: ignore[import-untyped,unused-ignore]

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from bridle.errors import StoreError
-from bridle.storage.sqlite import Database, StorageError
-from bridle.transcripts.stores.keys import Adapter, Batch, Positions, milliseconds
+from hackamore.errors import StoreError
+from hackamore.storage.sqlite import Database, StorageError
+from hackamore.transcripts.stores.keys import Adapter, Batch, Positions, milliseconds
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Iterator
 
-    from bridle.transcripts.stores.keys import Place
+    from hackamore.transcripts.stores.keys import Place
 
 __all__ = ["SQLiteStore"]
 
@@ -29,36 +29,36 @@ _SHORT = 1_000
 """The bytes of a row that has no page of its own: four fill a page."""
 _MOST_PAGES = 64
 _TABLES = (
-    """CREATE TABLE IF NOT EXISTS bridle_transcripts (
+    """CREATE TABLE IF NOT EXISTS hackamore_transcripts (
         id INTEGER PRIMARY KEY, project TEXT NOT NULL, session TEXT NOT NULL, part TEXT NOT NULL,
         position INTEGER NOT NULL, next INTEGER NOT NULL, mtime INTEGER NOT NULL, digest TEXT NOT NULL,
         UNIQUE (project, session, part)
     )""",
-    "CREATE INDEX IF NOT EXISTS bridle_transcripts_session ON bridle_transcripts (session)",
+    "CREATE INDEX IF NOT EXISTS hackamore_transcripts_session ON hackamore_transcripts (session)",
     # The lines of a transcript, cut without regard to where they end: rows in the order of their writing fill the pages.
-    """CREATE TABLE IF NOT EXISTS bridle_pieces (
+    """CREATE TABLE IF NOT EXISTS hackamore_pieces (
         transcript INTEGER NOT NULL, number INTEGER NOT NULL, piece BLOB NOT NULL, UNIQUE (transcript, number)
     )""",
-    """CREATE TABLE IF NOT EXISTS bridle_uuids (
+    """CREATE TABLE IF NOT EXISTS hackamore_uuids (
         transcript INTEGER NOT NULL, uuid TEXT NOT NULL, PRIMARY KEY (transcript, uuid)
     ) WITHOUT ROWID""",
 )
 # In a file with tables of the user, whose version is 0.
 _FROM_0 = (
-    "CREATE TABLE bridle_transcripts (project, session, part, position, next, mtime, digest)",
-    "CREATE INDEX bridle_transcripts_session ON bridle_transcripts (session)",
-    "CREATE TABLE bridle_entries (project, session, part, number, uuid, entry)",
+    "CREATE TABLE hackamore_transcripts (project, session, part, position, next, mtime, digest)",
+    "CREATE INDEX hackamore_transcripts_session ON hackamore_transcripts (session)",
+    "CREATE TABLE hackamore_entries (project, session, part, number, uuid, entry)",
 )
 _FROM_1 = (
-    "ALTER TABLE bridle_transcripts RENAME TO old_transcripts",
-    "DROP INDEX bridle_transcripts_session",
+    "ALTER TABLE hackamore_transcripts RENAME TO old_transcripts",
+    "DROP INDEX hackamore_transcripts_session",
     *_TABLES,
-    "INSERT INTO bridle_transcripts SELECT NULL, * FROM old_transcripts",
-    "INSERT INTO bridle_pieces SELECT id, number, CAST(CAST(entry AS TEXT) || char(10) AS BLOB) "
-    "FROM bridle_entries JOIN bridle_transcripts USING (project, session, part) ORDER BY id, number",
-    "INSERT INTO bridle_uuids SELECT id, uuid FROM bridle_entries JOIN bridle_transcripts USING (project, session, part) "
+    "INSERT INTO hackamore_transcripts SELECT NULL, * FROM old_transcripts",
+    "INSERT INTO hackamore_pieces SELECT id, number, CAST(CAST(entry AS TEXT) || char(10) AS BLOB) "
+    "FROM hackamore_entries JOIN hackamore_transcripts USING (project, session, part) ORDER BY id, number",
+    "INSERT INTO hackamore_uuids SELECT id, uuid FROM hackamore_entries JOIN hackamore_transcripts USING (project, session, part) "
     "WHERE uuid IS NOT NULL",
-    "DROP TABLE bridle_entries",
+    "DROP TABLE hackamore_entries",
     "DROP TABLE old_transcripts",
 )
 _OF_TRANSCRIPT = "project = ? AND session = ? AND part = ?"
@@ -96,15 +96,15 @@ class SQLiteStore(Adapter):
     # -- in threads ----------------------------------------------------------------------------------------------------
 
     def _sessions(self, project: str) -> list[tuple[str, int]]:
-        sql = "SELECT session, mtime FROM bridle_transcripts WHERE project = ? AND part = ''"
+        sql = "SELECT session, mtime FROM hackamore_transcripts WHERE project = ? AND part = ''"
         return self._rows("list_sessions", sql, (project,))
 
     def _parts(self, project: str, session: str) -> list[str]:
-        sql = "SELECT part FROM bridle_transcripts WHERE project = ? AND session = ? AND part != ''"
+        sql = "SELECT part FROM hackamore_transcripts WHERE project = ? AND session = ? AND part != ''"
         return [part for (part,) in self._rows("list_subkeys", sql, (project, session))]
 
     def _projects(self, session: str) -> list[str]:
-        sql = "SELECT project FROM bridle_transcripts WHERE session = ? AND part = '' ORDER BY mtime DESC"
+        sql = "SELECT project FROM hackamore_transcripts WHERE session = ? AND part = '' ORDER BY mtime DESC"
         return [project for (project,) in self._rows("find_session", sql, (session,))]
 
     def _rows(self, operation: str, sql: str, values: tuple[str, ...]) -> list[Any]:
@@ -129,26 +129,26 @@ class SQLiteStore(Adapter):
 
         def work(connection: sqlite3.Connection) -> int:
             connection.execute(
-                "INSERT OR IGNORE INTO bridle_transcripts VALUES (NULL, ?, ?, ?, 0, 0, ?, '')", (*place, milliseconds())
+                "INSERT OR IGNORE INTO hackamore_transcripts VALUES (NULL, ?, ?, ?, 0, 0, ?, '')", (*place, milliseconds())
             )
             transcript, position, number, digest = connection.execute(
-                f"SELECT id, position, next, digest FROM bridle_transcripts WHERE {_OF_TRANSCRIPT}", place
+                f"SELECT id, position, next, digest FROM hackamore_transcripts WHERE {_OF_TRANSCRIPT}", place
             ).fetchone()
             if batch.talks and digest == batch.digest:
                 return int(position)  # the last append, whose answer was lost
             if batch.talks:
                 self._positions.check(place, position)
-            known = "INSERT OR IGNORE INTO bridle_uuids VALUES (?, ?)"
+            known = "INSERT OR IGNORE INTO hackamore_uuids VALUES (?, ?)"
             lines = b"".join(
                 raw + b"\n"
                 for uuid, raw in batch.entries
                 if uuid is None or connection.execute(known, (transcript, uuid)).rowcount
             )
             rows = [(transcript, at, piece) for at, piece in enumerate(_cut(lines), number)]
-            connection.executemany("INSERT INTO bridle_pieces VALUES (?, ?, ?)", rows)
+            connection.executemany("INSERT INTO hackamore_pieces VALUES (?, ?, ?)", rows)
             position += batch.talks
             connection.execute(
-                "UPDATE bridle_transcripts SET position = ?, next = ?, mtime = max(mtime, ?), digest = ? WHERE id = ?",
+                "UPDATE hackamore_transcripts SET position = ?, next = ?, mtime = max(mtime, ?), digest = ? WHERE id = ?",
                 (position, number + len(rows), milliseconds(), batch.digest if batch.talks else digest, transcript),
             )
             return int(position)
@@ -160,11 +160,11 @@ class SQLiteStore(Adapter):
     def _load(self, place: Place) -> list[Any] | None:
         def work(connection: sqlite3.Connection) -> tuple[int, list[Any] | None]:
             row = connection.execute(
-                f"SELECT position, id FROM bridle_transcripts WHERE {_OF_TRANSCRIPT}", place
+                f"SELECT position, id FROM hackamore_transcripts WHERE {_OF_TRANSCRIPT}", place
             ).fetchone()
             if row is None:
                 return 0, None
-            found = connection.execute("SELECT piece FROM bridle_pieces WHERE transcript = ? ORDER BY number", row[1:])
+            found = connection.execute("SELECT piece FROM hackamore_pieces WHERE transcript = ? ORDER BY number", row[1:])
             entries: list[Any] = []
             pieces: list[bytes] = []
             for (piece,) in found:
@@ -184,9 +184,9 @@ class SQLiteStore(Adapter):
 
         def work(connection: sqlite3.Connection) -> None:
             for table in ("pieces", "uuids"):
-                of = f"transcript IN (SELECT id FROM bridle_transcripts WHERE {where})"
-                connection.execute(f"DELETE FROM bridle_{table} WHERE {of}", values)
-            connection.execute(f"DELETE FROM bridle_transcripts WHERE {where}", values)
+                of = f"transcript IN (SELECT id FROM hackamore_transcripts WHERE {where})"
+                connection.execute(f"DELETE FROM hackamore_{table} WHERE {of}", values)
+            connection.execute(f"DELETE FROM hackamore_transcripts WHERE {where}", values)
 
         self._do("delete", work)
         self._positions.forget(place)

@@ -20,12 +20,12 @@ import time
 import weakref
 from typing import TYPE_CHECKING, NamedTuple
 
-from bridle.errors import SpawnError
-from bridle.transports.process import spawn
-from bridle.transports.process.private_folders import remove_folder
-from bridle.transports.process.processes import CHILD_ID_VARIABLE, identity, kill_identity, marked_with
-from bridle.transports.process.reaper import reaper
-from bridle.transports.process.states import (
+from hackamore.errors import SpawnError
+from hackamore.transports.process import spawn
+from hackamore.transports.process.private_folders import remove_folder
+from hackamore.transports.process.processes import CHILD_ID_VARIABLE, identity, kill_identity, marked_with
+from hackamore.transports.process.reaper import reaper
+from hackamore.transports.process.states import (
     INPUT,
     LIFE,
     WAIT,
@@ -36,16 +36,16 @@ from bridle.transports.process.states import (
     Wait,
     WaitHappening,
 )
-from bridle.transports.process.stderr import LineCallback, StderrDrain
-from bridle.transports.process.watchdog import watchdog
-from bridle.transports.recording.masking import Mask
-from bridle.waiting.log import logger
-from bridle.waiting.threads import Wakeup
+from hackamore.transports.process.stderr import LineCallback, StderrDrain
+from hackamore.transports.process.watchdog import watchdog
+from hackamore.transports.recording.masking import Mask
+from hackamore.waiting.log import logger
+from hackamore.waiting.threads import Wakeup
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridle.launch.plan import LaunchPlan
+    from hackamore.launch.plan import LaunchPlan
 
 __all__ = ["Child", "ChildProcess", "InputPipe", "Poller", "READ_BYTES", "widen"]
 
@@ -275,7 +275,7 @@ class Child:
             pipes["stderr"],
             tail_bytes=self._stderr_tail_bytes + _LONGEST_SECRET,
             on_line=self._on_stderr() if self._on_stderr is not None else None,
-            name=f"bridle-stderr-{self.pid}",
+            name=f"hackamore-stderr-{self.pid}",
         )
         del pipes["stderr"]
         self._stdin = InputPipe(pipes["stdin"], poller, self.pid)
@@ -564,7 +564,7 @@ class Child:
             self.done_now()
 
         try:
-            threading.Thread(target=finish_late, name="bridle-stderr-last", daemon=True).start()
+            threading.Thread(target=finish_late, name="hackamore-stderr-last", daemon=True).start()
         except RuntimeError:  # no thread can be had: then nothing waits for the callback
             self.done_now()
 

@@ -11,7 +11,7 @@ import subprocess
 import threading
 from typing import TYPE_CHECKING, Any
 
-from bridle.launch import (
+from hackamore.launch import (
     MINIMUM_ONE_SHOT,
     MINIMUM_SESSION,
     CLIVersion,
@@ -22,15 +22,15 @@ from bridle.launch import (
     find_cli,
     fit,
 )
-from bridle.transports.process.processes import CHILD_ID_VARIABLE
-from bridle.transports.process.short_runs import ShortRun
-from bridle.transports.process.spawn import spawn_error
-from bridle.transports.recording.masking import Mask
+from hackamore.transports.process.processes import CHILD_ID_VARIABLE
+from hackamore.transports.process.short_runs import ShortRun
+from hackamore.transports.process.spawn import spawn_error
+from hackamore.transports.recording.masking import Mask
 
 if TYPE_CHECKING:
-    from bridle.errors import StreamWarning
-    from bridle.launch import LaunchPlan
-    from bridle.options.options import Options
+    from hackamore.errors import StreamWarning
+    from hackamore.launch import LaunchPlan
+    from hackamore.options.options import Options
 
 __all__ = ["Preparation", "ask_version", "child_settings", "known_versions"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import time
 
-from bridle.transports.process.reaper import reaper
-from bridle.transports.process.watchdog import watchdog
+from hackamore.transports.process.reaper import reaper
+from hackamore.transports.process.watchdog import watchdog
 
 __all__ = ["make_folder", "remove_folder"]
 
@@ -18,7 +18,7 @@ def make_folder() -> str:
     """Return the path of a new, empty folder with the mode 0700."""
     import tempfile  # here, because it costs a program without such folders 4 ms; it loads `shutil` as well
 
-    folder = tempfile.mkdtemp(prefix="bridle-session-")
+    folder = tempfile.mkdtemp(prefix="hackamore-session-")
     reaper.attend()  # it retires the watchdog
     watchdog.add_folder(folder)
     return folder

@@ -2,7 +2,7 @@
 
 A pid alone does not identify a process: it is reused. A process is named by its pid *and* its start time, and no signal is sent on a
 pid alone.
-Only the standard library is used, and nothing of Bridle, because the watchdog (a separate small process) runs this file too.
+Only the standard library is used, and nothing of Hackamore, because the watchdog (a separate small process) runs this file too.
 
 Linux reads /proc. Elsewhere `ps` lists descendants, and processes cannot be recognised by their environment.
 """
@@ -15,7 +15,7 @@ import sys
 
 __all__ = ["CHILD_ID_VARIABLE", "Identity", "descendants", "identity", "kill_identity", "marked_with"]
 
-CHILD_ID_VARIABLE = "BRIDLE_CHILD_ID"
+CHILD_ID_VARIABLE = "HACKAMORE_CHILD_ID"
 ON_LINUX = sys.platform.startswith("linux")
 
 Identity = tuple[int, str]

@@ -21,10 +21,10 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from bridle.transports.process.processes import Identity, descendants, identity, kill_identity, marked_with
-from bridle.transports.process.watchdog import watchdog
-from bridle.waiting.log import logger
-from bridle.waiting.threads import Wakeup, starters
+from hackamore.transports.process.processes import Identity, descendants, identity, kill_identity, marked_with
+from hackamore.transports.process.watchdog import watchdog
+from hackamore.waiting.log import logger
+from hackamore.waiting.threads import Wakeup, starters
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -285,7 +285,7 @@ class Reaper:
         try:
             selector = selectors.DefaultSelector()
             selector.register(wakeup.fileno(), selectors.EVENT_READ)
-            thread = threading.Thread(target=self._run, args=(wakeup, selector), name="bridle-reaper", daemon=True)
+            thread = threading.Thread(target=self._run, args=(wakeup, selector), name="hackamore-reaper", daemon=True)
             self._helper = _Helper(wakeup, selector, thread)
             thread.start()
         except BaseException:

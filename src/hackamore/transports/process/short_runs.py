@@ -6,10 +6,10 @@ import subprocess
 import threading
 from typing import TYPE_CHECKING, Any
 
-from bridle.transports.process.processes import descendants, identity, kill_identity, marked_with
-from bridle.transports.process.reaper import reaper
-from bridle.transports.process.spawn import popen
-from bridle.transports.process.watchdog import watchdog
+from hackamore.transports.process.processes import descendants, identity, kill_identity, marked_with
+from hackamore.transports.process.reaper import reaper
+from hackamore.transports.process.spawn import popen
+from hackamore.transports.process.watchdog import watchdog
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

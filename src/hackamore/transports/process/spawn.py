@@ -11,7 +11,7 @@ import os
 import subprocess
 from typing import TYPE_CHECKING, Any
 
-from bridle.errors import SpawnError, escape_terminal
+from hackamore.errors import SpawnError, escape_terminal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.lowlevel
 
-from bridle.transports.process.child import ChildProcess
-from bridle.transports.process.spawn import spawn_error
-from bridle.waiting.event_loops import call_when_readable, wait_readable
-from bridle.waiting.threads import Call, Wakeup
+from hackamore.transports.process.child import ChildProcess
+from hackamore.transports.process.spawn import spawn_error
+from hackamore.waiting.event_loops import call_when_readable, wait_readable
+from hackamore.waiting.threads import Call, Wakeup
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridle.launch.plan import LaunchPlan
-    from bridle.transports.process.child import Child
+    from hackamore.launch.plan import LaunchPlan
+    from hackamore.transports.process.child import Child
 
 __all__ = ["AsyncChildProcess"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from bridle.transports.process.child import ChildProcess
-from bridle.waiting.threads import wait_for
+from hackamore.transports.process.child import ChildProcess
+from hackamore.waiting.threads import wait_for
 
 if TYPE_CHECKING:
-    from bridle.launch.plan import LaunchPlan
+    from hackamore.launch.plan import LaunchPlan
 
 __all__ = ["SyncChildProcess"]
 

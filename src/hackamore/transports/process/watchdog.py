@@ -15,13 +15,13 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
-from bridle.waiting.log import logger
+from hackamore.waiting.log import logger
 
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Iterable
 
-    from bridle.transports.process.processes import Identity
+    from hackamore.transports.process.processes import Identity
 
 __all__ = ["Watchdog", "watchdog"]
 
@@ -153,7 +153,7 @@ def _lines(children: Iterable[tuple[str, Identity | None]], folders: Iterable[st
 def _open_list() -> int:
     """Return a new file without a name."""
     if hasattr(os, "memfd_create"):
-        return os.memfd_create("bridle-watchdog", os.MFD_CLOEXEC)
+        return os.memfd_create("hackamore-watchdog", os.MFD_CLOEXEC)
     import tempfile
 
     with tempfile.TemporaryFile() as file:
@@ -167,7 +167,7 @@ def _start(children: int) -> subprocess.Popen[bytes] | None:
         return None
     import subprocess
 
-    from bridle.transports.process.spawn import popen
+    from hackamore.transports.process.spawn import popen
 
     environment = {name: os.environ[name] for name in _LOADER_VARIABLES if name in os.environ}
     try:

@@ -6,8 +6,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bridle.launch.plan import LaunchPlan
-    from bridle.transports.recording.redaction import Redactor
+    from hackamore.launch.plan import LaunchPlan
+    from hackamore.transports.recording.redaction import Redactor
 
 __all__ = ["Mask"]
 
@@ -25,7 +25,7 @@ class Mask:
 
     @cached_property
     def _redactor(self) -> Redactor:
-        from bridle.transports.recording.redaction import Redactor, Unnumbered
+        from hackamore.transports.recording.redaction import Redactor, Unnumbered
 
         made = Redactor(Unnumbered())
         if self._plan is not None:

@@ -1,4 +1,4 @@
-"""Reads what `bridle.transports.recording.recorder` wrote: cassettes and wire traces, whole, interrupted or damaged.
+"""Reads what `hackamore.transports.recording.recorder` wrote: cassettes and wire traces, whole, interrupted or damaged.
 
 Nothing here raises for what is in a file: `problems` names each unreadable part, and everything around it is kept.
 """
@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from bridle.transports.recording.recorder import FORMAT, VERSION
+from hackamore.transports.recording.recorder import FORMAT, VERSION
 
 _FRAME = b',"f":'
 _MOST_PROBLEMS = 50

@@ -1,4 +1,4 @@
-"""Writes down what goes through a transport: the wire trace of `Options(trace=...)`, and the cassettes of `bridle.testing`.
+"""Writes down what goes through a transport: the wire trace of `Options(trace=...)`, and the cassettes of `hackamore.testing`.
 
 A recording is lines of JSON. The first is a header (`format`, `version`, library, CLI, what was redacted); each other line is one
 happening: `s` the session, `t` seconds since its start, `k` what happened, and for frames `f`, the frame itself. A line is redacted
@@ -31,23 +31,23 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 import anyio
 from anyio import to_thread
 
-from bridle._version import __version__
-from bridle.errors import BridleError, OptionsError, escape_terminal
-from bridle.protocol.framing import LineFramer, OversizedLine
-from bridle.transports.base import AsyncTransport, SyncTransport, Transport
-from bridle.transports.process.prepare import known_versions
-from bridle.transports.recording.redaction import CATEGORIES, Redactor, Vault
-from bridle.waiting.log import logger
+from hackamore._version import __version__
+from hackamore.errors import HackamoreError, OptionsError, escape_terminal
+from hackamore.protocol.framing import LineFramer, OversizedLine
+from hackamore.transports.base import AsyncTransport, SyncTransport, Transport
+from hackamore.transports.process.prepare import known_versions
+from hackamore.transports.recording.redaction import CATEGORIES, Redactor, Vault
+from hackamore.waiting.log import logger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bridle.launch.plan import LaunchPlan
+    from hackamore.launch.plan import LaunchPlan
 
-FORMAT = "bridle-cassette"
+FORMAT = "hackamore-cassette"
 VERSION = 1
 
-_VARIABLES = ("ANTHROPIC_", "BRIDLE_", "CLAUDE", "DISABLE_", "MCP_", "ENABLE_", "MAX_", "USE_")
+_VARIABLES = ("ANTHROPIC_", "HACKAMORE_", "CLAUDE", "DISABLE_", "MCP_", "ENABLE_", "MAX_", "USE_")
 """Variables whose names are recorded; their values never are."""
 
 
@@ -362,11 +362,11 @@ class SessionRecord:
         return self._exit_known
 
     def stopped(self, *, turn_open: bool) -> None:
-        """Record that Bridle stops the session."""
+        """Record that Hackamore stops the session."""
         self._once("stop", turn_open=turn_open)
 
     def abandoned(self) -> None:
-        """Record that Bridle abandoned the session."""
+        """Record that Hackamore abandoned the session."""
         self._once("abandon")
         self.end()
 
@@ -581,7 +581,7 @@ class _Recorded(Generic[T]):
             self._record.begin(plan)
         try:
             yield
-        except (BridleError, OSError) as error:
+        except (HackamoreError, OSError) as error:
             self._record.start_failed(error)
             raise
         self._up = True

@@ -2,7 +2,7 @@
 
 Rules. A frame is searched string by string, after its escapes are resolved: it stays JSON, and a backslash hides nothing. Numbers,
 order and spacing stay unchanged, and a line without a finding stays byte for byte. The same value gets the same placeholder,
-`<bridle-KIND-N>`. Places have a placeholder without a number (`<bridle-home>`), because a replay inserts its own places. Values
+`<hackamore-KIND-N>`. Places have a placeholder without a number (`<hackamore-home>`), because a replay inserts its own places. Values
 under `env` and `headers` are masked for their place. Known secrets are also found in base64 and percent encoding; other encodings are
 not. Pieces of a text are put together by `recorder.Pieces`.
 """
@@ -26,9 +26,9 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from bridle.launch.plan import LaunchPlan
+    from hackamore.launch.plan import LaunchPlan
 
-PLACEHOLDER = re.compile(r"<bridle-[a-z-]+(?:[~-]\d+)?>")
+PLACEHOLDER = re.compile(r"<hackamore-[a-z-]+(?:[~-]\d+)?>")
 
 _TEMPORARY = r"(?:/(?:pytest-of-[^/\s\"']+/pytest-\d+|tmp[A-Za-z0-9_]{6,}|tmp\.[A-Za-z0-9]{6,})(?![A-Za-z0-9_]))"
 _NOT_PERSONAL = frozenset(
@@ -157,7 +157,7 @@ class Vault:
             known = self._known.get((kind, value))
             if known is None:
                 number = self._counts[kind] = self._counts.get(kind, 0) + 1
-                known = self._known[kind, value] = f"<bridle-{kind}{self._mark}{number}>"
+                known = self._known[kind, value] = f"<hackamore-{kind}{self._mark}{number}>"
                 self.values[known] = value
             return known
 
@@ -194,8 +194,8 @@ class Places:
         self.add(found, "config", [environment.get("CLAUDE_CONFIG_DIR", "")])
         self.add(found, "home", [environment.get("HOME", ""), os.path.expanduser("~")])
         self.add(found, "temp", [environment.get("TMPDIR", ""), _existing(tempfile.gettempdir), "/tmp", "/var/tmp"])  # noqa: S108
-        if "<bridle-home>" in self.live:
-            self.live.setdefault("<bridle-config>", self.live["<bridle-home>"] + "/.claude")
+        if "<hackamore-home>" in self.live:
+            self.live.setdefault("<hackamore-config>", self.live["<hackamore-home>"] + "/.claude")
         # A whole folder only: `/home/ann` does not stand in `/home/anna`, nor in `/mnt/home/ann`.
         self.patterns: list[_Rule] = [
             _place(folder, place, "[A-Za-z0-9_.-]", "[A-Za-z0-9_]", f"{_TEMPORARY}?") for folder, place in found.items()
@@ -208,8 +208,8 @@ class Places:
         names = {environment.get("USER", ""), environment.get("LOGNAME", ""), os.environ.get("USER", ""), name}
         personal = sorted({known for known in names if len(known) > 2 and known.lower() not in _NOT_PERSONAL})
         if personal:
-            self.live["<bridle-user>"] = environment.get("USER") or personal[0]
-        self.patterns += [_place(one, "<bridle-user>") for one in personal]
+            self.live["<hackamore-user>"] = environment.get("USER") or personal[0]
+        self.patterns += [_place(one, "<hackamore-user>") for one in personal]
         signs = sorted(
             (rule.sign for rule in self.patterns), key=len
         )  # a folder stands only where the one above it does
@@ -224,17 +224,17 @@ class Places:
             if not plain.startswith("/"):
                 continue  # `/` stands everywhere
             for spelling in dict.fromkeys((plain, os.path.realpath(plain))):
-                found.setdefault(spelling, f"<bridle-{kind}>")
-                self.live.setdefault(f"<bridle-{kind}>", spelling)
+                found.setdefault(spelling, f"<hackamore-{kind}>")
+                self.live.setdefault(f"<hackamore-{kind}>", spelling)
                 slug = re.sub(r"[^A-Za-z0-9]", "-", spelling)
                 if spelling.count("/") > 1:  # `-root` alone stands in many words
-                    found.setdefault(slug, f"<bridle-{kind}-slug>")
-                    self.live.setdefault(f"<bridle-{kind}-slug>", slug)
+                    found.setdefault(slug, f"<hackamore-{kind}-slug>")
+                    self.live.setdefault(f"<hackamore-{kind}-slug>", slug)
 
     def spans(self, data: bytes, among: list[_Group]) -> Iterator[Span]:
         """Return where places and the user's name stand in a text, and what to write there."""
         for rule, found in _found(data, among):
-            if found[1] and rule.what == b"<bridle-temp>":
+            if found[1] and rule.what == b"<hackamore-temp>":
                 # The name of a temporary folder is another one each time: a replay learns it from what is sent.
                 yield (*found.span(), "folder")
             else:
@@ -692,7 +692,7 @@ class Redactor:
                 elif (long and name in _LONG_NAMES and len(value) > _LONG) or (
                     synthetic and name in ("text", "content") and len(value) > _LONG_SKILL
                 ):
-                    kept = f"<bridle-text-{len(value)}>"
+                    kept = f"<hackamore-text-{len(value)}>"
                 else:
                     kept = self._text(value, flag or (label if name == "value" else name), search)
                 if not colon:

@@ -124,7 +124,9 @@ def test_the_latest_version_is_installed_and_found(hackamore: Command, folder: P
     assert f"9.8.7 ({link})" in hackamore("version").text
 
 
-def test_another_version_replaces_it_and_the_last_one_stays(hackamore: Command, folder: Path, registry: Registry) -> None:
+def test_another_version_replaces_it_and_the_last_one_stays(
+    hackamore: Command, folder: Path, registry: Registry
+) -> None:
     for version in ("9.8.6", "9.8.7", "9.9.0"):
         assert hackamore("install-cli", version).code == 0
     assert versions_in(folder) == ["9.8.7", "9.9.0", "current"]

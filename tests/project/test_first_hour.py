@@ -129,7 +129,9 @@ MISTAKES: dict[str, Row] = {
         lambda: hackamore.sync.run("Hi", Options(cli_path="/no/such/claude")),
         ("`cli_path` is '/no/such/claude', which does not exist", "Correct the path, or leave `cli_path` unset"),
     ),
-    "no CLI": Row(lambda: find_cli(None, {}, ""), ("not found", "`hackamore install-cli`", "`cli_path=`", "Looked at:")),
+    "no CLI": Row(
+        lambda: find_cli(None, {}, ""), ("not found", "`hackamore install-cli`", "`cli_path=`", "Looked at:")
+    ),
     "`output_type` is no type": Row(
         lambda: hackamore.sync.run("Hi", output_type=anything or object()),
         ("`output_type` has no JSON schema", "Use a dataclass"),
@@ -151,7 +153,8 @@ MISTAKES: dict[str, Row] = {
         ("maximum number of turns", "`Options.max_turns`", "`Options(resume='5e551011')`"),
     ),
     "no event loop": Row(
-        lambda: hackamore.run("Hi").send(None), ("No asyncio or trio event loop", "asyncio.run(main())", "`hackamore.sync`")
+        lambda: hackamore.run("Hi").send(None),
+        ("No asyncio or trio event loop", "asyncio.run(main())", "`hackamore.sync`"),
     ),
     "cwd does not exist": Row(
         plan_of(cwd="no/such"), ("`cwd` does not exist", "relative to the working directory", "Create")

@@ -176,7 +176,9 @@ def public_names() -> dict[str, dict[str, str]]:
     shell = {name: hackamore.PLACES[name].replace(".aio.", ".sync.") for name in hackamore.sync.__all__}
     pages["sync"] = {f"hackamore.sync.{name}": f"{place}.{name}" for name, place in shell.items()}
     pages["transports"] = _offered("hackamore.transports.base", known={})
-    pages["testing"] = {f"hackamore.testing.{name}": f"{place}.{name}" for name, place in hackamore.testing.PLACES.items()}
+    pages["testing"] = {
+        f"hackamore.testing.{name}": f"{place}.{name}" for name, place in hackamore.testing.PLACES.items()
+    }
     return pages
 
 

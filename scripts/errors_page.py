@@ -11,7 +11,7 @@ import generated_parts
 
 import hackamore.checked.schemas  # the classes have to be there to be found
 import hackamore.testing.errors  # noqa: F401
-from hackamore.errors import HackamoreError, Diagnostic, WarningCode
+from hackamore.errors import Diagnostic, HackamoreError, WarningCode
 
 WARNINGS = {
     "EMPTY_RESPONSE": "The CLI exited with code 0 and printed nothing.",

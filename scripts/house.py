@@ -1,7 +1,7 @@
 """Measure the house: rooms, floors, arrows that run up, circles, lines. `./dev lint` runs it; limits that are exceeded fail.
 
-Rooms are the files and packages directly in `src/hackamore`. Floors are the longest chain of imports between rooms. An arrow runs up where a
-room imports one of the same or a higher layer (`layers` of import-linter in pyproject.toml). Circles are sets of files that import each
+Rooms are the files and packages directly in `src/hackamore`. Floors are the longest chain of imports between rooms. An arrow runs up where
+a room imports one of the same or a higher layer (`layers` of import-linter in pyproject.toml). Circles are sets of files that import each
 other. Type-checking imports count. Lines are those of `src` that are written by hand: blank lines, comments and docstrings count.
 """
 

@@ -123,7 +123,9 @@ def awaited() -> dict[Path, str]:
     offered = ast.parse((TRANSCRIPTS / "__init__.py").read_text(encoding="utf-8"))
     imports, functions, names = set(), [], ["call", "stream"]
     for statement in offered.body:
-        if not isinstance(statement, ast.ImportFrom) or not (statement.module or "").startswith("hackamore.transcripts."):
+        if not isinstance(statement, ast.ImportFrom) or not (statement.module or "").startswith(
+            "hackamore.transcripts."
+        ):
             continue
         text = (
             (PACKAGE.parent / Path(*(statement.module or "").split("."))).with_suffix(".py").read_text(encoding="utf-8")

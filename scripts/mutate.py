@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 PROJECT = Path(__file__).resolve().parent.parent
 EQUIVALENT = PROJECT / "scripts" / "equivalent_mutants.toml"
-# The tests of a package are those of the folder of the same name, and these.
+# The tests of a package or file are those of the folder of the same name, and these of it and of the folders around it.
 MORE_TESTS = {
     "protocol": (
         "tests/queries/test_core.py",
@@ -171,7 +171,8 @@ def tests_of(path: Path) -> list[str]:
             break
         mirrored /= part
     own = [] if mirrored == PROJECT / "tests" else [mirrored.relative_to(PROJECT).as_posix()]
-    own += [name for name in MORE_TESTS.get(parts[0], ()) if (PROJECT / name).exists()]
+    places = ("/".join(parts[:count]) for count in range(1, len(parts) + 1))
+    own += [name for place in places for name in MORE_TESTS.get(place, ()) if (PROJECT / name).exists()]
     if path.suffix == ".py" and not re.search(r"^\s*(async )?def ", path.read_text(encoding="utf-8"), re.MULTILINE):
         users = (file.relative_to(PROJECT).as_posix() for file in importers(path))  # tables, which no test executes
         own += sorted(name for name in users if Path(name).name.startswith("test_"))
@@ -675,15 +676,17 @@ def table(files: Sequence[Path], command: str = "") -> None:
     lines = [
         f"Measured on {dates} with {', '.join(f'`{one}`' for one in commands)}:",
         "",
-        f"| package | tried | equivalent | survived | {' | '.join(f'of `{kind}`' for kind in KINDS)} |",
-        "|---" * (4 + len(KINDS)) + "|",
+        "| package | tried | survived | survived, by kind |",
+        "|---|---|---|---|",
     ]
     for name, row in sorted(rows.items()):
         kinds = {kind: Counter[str]() for kind in KINDS}
         for one, (kind, outcome, change) in row["tried"].items():
             kinds[kind][EQUAL if change and (one.partition(" #")[0], change) in listed else outcome] += 1
         found = sum(kinds.values(), Counter[str]())
-        cells = [f"{counts(found)[0]} of {row['of']}", str(found[EQUAL] or ""), cell(found), *map(cell, kinds.values())]
+        tried = f"{counts(found)[0]} of {row['of']}" + (f", {found[EQUAL]} equivalent" if found[EQUAL] else "")
+        by_kind = "; ".join(f"`{kind}` {text}" for kind, each in kinds.items() if (text := cell(each)))
+        cells = [tried, cell(found), by_kind]
         if row["of"]:
             lines.append(f"| `{name.removeprefix('src/hackamore/')}` | {' | '.join(cells)} |")
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(TABLE_BEGINS)
@@ -704,7 +707,9 @@ def cell(found: Counter[str]) -> str:
 
 def every_package(chosen: argparse.Namespace) -> int:
     """Measure all packages, some at a time, and write the table of the page for contributors; return an exit code."""
-    places = sorted({*(PROJECT / "src" / "hackamore").iterdir(), *(PROJECT / "src" / "hackamore" / name for name in PARTS)})
+    places = sorted(
+        {*(PROJECT / "src" / "hackamore").iterdir(), *(PROJECT / "src" / "hackamore" / name for name in PARTS)}
+    )
     places = [place for place in places if place.suffix == ".py" or (place / "__init__.py").is_file()]
     places = [place for place in [path.resolve() for path in chosen.paths] or places if tests_of(place)]
     until = None if chosen.minutes is None else time.monotonic() + chosen.minutes * 60

@@ -10,7 +10,7 @@ import generated_parts
 import hackamore
 import hackamore.testing
 from hackamore.checked.fields import Checked
-from hackamore.errors import HackamoreError, Diagnostic, StreamWarning
+from hackamore.errors import Diagnostic, HackamoreError, StreamWarning
 
 ALIASES = {
     "ContentBlock": "Any content block: one of the known classes, or `UnknownBlock`.",

@@ -1,4 +1,4 @@
-"""Bring the stubs of the packages with a table of names up to date (`--write`), or fail if they are not: `hackamore`, `hackamore.testing`."""
+"""Bring the stubs of the packages with a table of names up to date (`--write`), or fail if they are not."""
 
 from __future__ import annotations
 

@@ -84,7 +84,9 @@ RULES = (
     _rule(
         8, r"\bt(?:ake|akes|aking|ook|aken) back\b|\bwithdr(?:aw|aws|awn|ew|awing)\b", '"cancel"; for files "restore"'
     ),
-    _rule(15, r"\b(?:[Ww]e|us|(?<!\bof )[Oo]urs?|[Ll]et's)\b", '"you" is the reader, "Hackamore" the library', re.NOFLAG),
+    _rule(
+        15, r"\b(?:[Ww]e|us|(?<!\bof )[Oo]urs?|[Ll]et's)\b", '"you" is the reader, "Hackamore" the library', re.NOFLAG
+    ),
 )
 
 

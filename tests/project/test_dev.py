@@ -16,6 +16,7 @@ COMMANDS = (
     "fuzz",
     "soak",
     "matrix",
+    "release",
     "lint",
     "format",
     "docs",

@@ -42,7 +42,8 @@ def test_the_blocking_shell_needs_no_event_loop() -> None:
 
 def test_the_async_shell_loads_no_extra() -> None:
     assert (
-        loaded_after("import hackamore; hackamore.query('x')") & {"trio", "typer", "rich", "mcp", "pydantic", "http"} == set()
+        loaded_after("import hackamore; hackamore.query('x')") & {"trio", "typer", "rich", "mcp", "pydantic", "http"}
+        == set()
     )
 
 

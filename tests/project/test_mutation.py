@@ -136,8 +136,14 @@ def test_rates_of_several_runs_are_pooled(mutate: Any, tmp_path: Path, monkeypat
     monkeypatch.setattr(mutate, "EQUIVALENT", listed)
     runs: list[dict[str, list[str]]] = [
         {"src/hackamore/a/b.py #1": ["code", "killed", ""], "src/hackamore/a/b.py #2": ["sql", "survived", "- 3\n+ 4"]},
-        {"src/hackamore/a/b.py #1": ["code", "killed", ""], "src/hackamore/a/b.py #3": ["code", "survived", "- 1\n+ 2"]},
-        {"src/hackamore/a/b.py #4": ["regex", "no tests", "- 5\n+ 6"], "src/hackamore/a/b.py #5": ["sql", "killed", ""]},
+        {
+            "src/hackamore/a/b.py #1": ["code", "killed", ""],
+            "src/hackamore/a/b.py #3": ["code", "survived", "- 1\n+ 2"],
+        },
+        {
+            "src/hackamore/a/b.py #4": ["regex", "no tests", "- 5\n+ 6"],
+            "src/hackamore/a/b.py #5": ["sql", "killed", ""],
+        },
     ]
     for number, tried in enumerate(runs):
         found = {"src/hackamore/a": {"of": 9, "tried": tried}, "src/hackamore/none": {"of": 0, "tried": {}}}
@@ -148,8 +154,11 @@ def test_rates_of_several_runs_are_pooled(mutate: Any, tmp_path: Path, monkeypat
     assert text.startswith("Before.\n")
     assert text.endswith("After.\n")
     assert "Measured on 2026-01-01 to 2026-01-03 with `./dev mutate PATH --seed 1 2`:" in text
-    assert "| package | tried | equivalent | survived | of `code` | of `sql` | of `table` | of `regex` |" in text
-    assert "| `a` | 4 of 9 | 1 | 2 of 4 (50 %) | 0 of 1 (0 %) | 1 of 2 (50 %) |  | 1 of 1 (100 %) |" in text
+    assert "| package | tried | survived | survived, by kind |" in text
+    assert (
+        "| `a` | 4 of 9, 1 equivalent | 2 of 4 (50 %) | `code` 0 of 1 (0 %); `sql` 1 of 2 (50 %); `regex` 1 of 1 (100 %) |"
+        in text
+    )
     assert "`none`" not in text
     assert "old" not in text
 

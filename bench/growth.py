@@ -54,6 +54,8 @@ ROWS = {
     "turns": Row("sessions", "turn of a session, simulated CLI", 250, 50, whole=True),
     "unread_turns": Row("sessions", "message beyond half of the buffer, beside unread turns", 1_000, 250),
     "open_calls": Row("sessions", "find a call of an MCP server, beside open ones", 1_000, 250),
+    "simulated_sessions": Row("sessions", "session of a simulated CLI in memory, beside others", 1_000, 250),
+    "open_steps": Row("sessions", "step of a script that did not happen", 1_000, 250, whole=True),
     "secret_variables": Row("sessions", "message in a trace, beside secret variables", 250, 50),
     "redaction": Row("sessions", "byte of a tool result in a trace", 500_000, 100_000, whole=True),
     "reserve": Row("budgets", "model call, beside open turns", 1_000, 250),

@@ -32,6 +32,7 @@ from hackamore.pool.registry import MemoryRegistry
 from hackamore.session.readers import Progress, Readers
 from hackamore.storage.holders import holder_name
 from hackamore.testing import Script, SimulatedCLI
+from hackamore.testing.script.run import ScriptRun
 from hackamore.traces.reading import read_session
 from hackamore.transcripts import forking
 from hackamore.transcripts.places import SessionFiles
@@ -328,6 +329,31 @@ def open_calls(count: int) -> float:
     return median(lambda: jobs.of_call(owner, count - 1))
 
 
+def simulated_sessions(count: int) -> float:
+    """The start of a session on a simulated CLI in memory, beside `count` that run."""
+    cli = SimulatedCLI(Script(), per_session=True)
+    running = []
+
+    def one() -> None:
+        running.append(transport := cli.for_sync())
+        argv = ("claude", "--print", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose")
+        plan = SimpleNamespace(argv=argv, program_length=1, environment={}, cwd="/")
+        cli._simulate(cast(LaunchPlan, plan))  # noqa: SLF001 - without the client's part
+        assert transport
+
+    for _ in range(count):
+        one()
+    return median(one)
+
+
+def open_steps(count: int) -> float:
+    """What a script of `count` steps still expects."""
+    script = Script()
+    for _ in range(count):
+        script.user("one").says("One.")
+    return median(ScriptRun(script).left)
+
+
 ROWS: dict[str, Callable[[int], float]] = {
     function.__name__: function
     for function in (
@@ -349,6 +375,8 @@ ROWS: dict[str, Callable[[int], float]] = {
         usage_by_session,
         way_of_a_message,
         open_calls,
+        simulated_sessions,
+        open_steps,
     )
 }
 

@@ -77,7 +77,10 @@ def measure(cli: Path, users: int, turns: int, max_live: int, warm: int, pause: 
         warm: processes that wait unused.
         pause: seconds between two turns of a user.
     """
-    with tempfile.TemporaryDirectory(prefix="hackamore-bench-") as name, ScriptedModel(*["ok"] * users * turns) as model:
+    with (
+        tempfile.TemporaryDirectory(prefix="hackamore-bench-") as name,
+        ScriptedModel(*["ok"] * users * turns) as model,
+    ):
         folder = Path(name)
         work = folder / "work"
         work.mkdir()

@@ -28,7 +28,9 @@ print(peak(), len(sys.modules))
 BARE = "pass"
 HACKAMORE = "import hackamore"
 HACKAMORE_READY = "import hackamore; stream = hackamore.query('hello', hackamore.Options(cli_path={path!r}))"
-HACKAMORE_READY_BLOCKING = "import hackamore; stream = hackamore.sync.query('hello', hackamore.Options(cli_path={path!r}))"
+HACKAMORE_READY_BLOCKING = (
+    "import hackamore; stream = hackamore.sync.query('hello', hackamore.Options(cli_path={path!r}))"
+)
 OFFICIAL = "import claude_agent_sdk"
 OFFICIAL_READY = "import claude_agent_sdk as sdk; stream = sdk.query(prompt='hello', options=sdk.ClaudeAgentOptions(cli_path={path!r}))"
 HACKAMORE_SCRIPT = """

@@ -35,7 +35,9 @@ TELLING = "key pass auth author task-1 token"
 def texts(size: int) -> dict[str, str]:
     """Return a text of each kind; one word in eight tells of secrets where a `+` stands."""
     random.seed(1)
-    sources = "".join(path.read_text(encoding="utf-8") for path in sorted(Path(hackamore.__file__).parent.rglob("*.py")))
+    sources = "".join(
+        path.read_text(encoding="utf-8") for path in sorted(Path(hackamore.__file__).parent.rglob("*.py"))
+    )
     found = {"source code": (sources * (size // len(sources) + 1))[:size]}
     for sign, words in (("", PLAIN.split()), ("+", PLAIN.split() * 5 + TELLING.split() * 2)):
 

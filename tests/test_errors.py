@@ -15,7 +15,7 @@ import pytest
 import hackamore
 from hackamore import errors
 from hackamore.checked.schemas import OutputError
-from hackamore.errors import HackamoreError, DecodeError, Diagnostic
+from hackamore.errors import DecodeError, Diagnostic, HackamoreError
 from hackamore.messages import AuthenticationError, RateLimitedError, RateLimitInfo, ResultError, ResultMessage
 from hackamore.testing.errors import ScriptError
 from tests.contract import shows

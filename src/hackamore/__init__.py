@@ -16,7 +16,11 @@ Each public name stands once, in the table below. Type checkers read `__init__.p
 
 from __future__ import annotations
 
+import os
 from typing import Any
+
+if os.name != "posix":  # before any import that fails with a name that nobody knows
+    raise ImportError("Hackamore runs on Linux and macOS. On Windows, install and run it inside WSL.")
 
 from hackamore._version import __version__
 

@@ -49,7 +49,6 @@ from hackamore.dialogs import (
 )
 from hackamore.errors import (
     AmbiguousSessionError,
-    HackamoreError,
     BudgetError,
     BudgetExceededError,
     CLIExitedDuringInitError,
@@ -65,6 +64,7 @@ from hackamore.errors import (
     DecodeErrorLimitError,
     Diagnostic,
     FleetError,
+    HackamoreError,
     InitQueueOverflowError,
     InitializationError,
     InitializationTimeoutError,
@@ -224,7 +224,6 @@ __all__ = [
     "Audio",
     "AuthenticationError",
     "BackgroundTasksChanged",
-    "HackamoreError",
     "Budget",
     "BudgetError",
     "BudgetExceededError",
@@ -249,6 +248,7 @@ __all__ = [
     "ElicitationResult",
     "EmbeddedResource",
     "FleetError",
+    "HackamoreError",
     "HookContext",
     "HookMatcher",
     "HookOutput",

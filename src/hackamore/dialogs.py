@@ -270,7 +270,6 @@ def encode_user_dialog(outcome: object) -> dict[str, Any]:
 
 
 def _answer(outcome: object, kind: str, field: str, *choices: str) -> dict[str, Any]:
-    """Return an answer that is given as a dict."""
     if not isinstance(outcome, Mapping):
         raise AnswerError(f"it must return {kind}, a dict or None, not {type(outcome).__name__}")
     wire: dict[str, Any] = json_copy(outcome, "result")

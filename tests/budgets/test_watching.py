@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from hackamore import HackamoreError, Budget, Options
+from hackamore import Budget, HackamoreError, Options
 from hackamore.budgets.amounts import Allowance, Spend
 from hackamore.budgets.book import Book, Limits
 from hackamore.budgets.ledger import Ledger, Row

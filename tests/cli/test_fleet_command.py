@@ -160,7 +160,10 @@ def test_results_in_files(playing: Fleets, tmp_path: Path) -> None:
         ("'-a", "'=1+1", "1", ""),
         ("b", "'=1+1", "", "'@2"),
     ]
-    assert [row["task"] for row in json.loads(hackamore("fleet", "results", "-j", journal, "--json").text)] == ["-a", "b"]
+    assert [row["task"] for row in json.loads(hackamore("fleet", "results", "-j", journal, "--json").text)] == [
+        "-a",
+        "b",
+    ]
     for name in ("r.csv", "r.jsonl", "r.json"):
         (tmp_path / name).write_text("old")
         ran = hackamore("fleet", "results", "-j", journal, "-o", str(tmp_path / name))
@@ -314,7 +317,10 @@ def test_tasks_from_csv(playing: Fleets, tmp_path: Path) -> None:
         '\ufeffid,prompt,tag.suite\r\na,"Two\r\nlines, with ""quotes""",lint\r\n\r\nb,ä,\r\n'.encode()
     )
     assert run(hackamore, tmp_path, "t.csv").code == 0
-    assert {name: row["tags"] for name, row in results(hackamore, tmp_path).items()} == {"a": {"suite": "lint"}, "b": {}}
+    assert {name: row["tags"] for name, row in results(hackamore, tmp_path).items()} == {
+        "a": {"suite": "lint"},
+        "b": {},
+    }
 
 
 def test_tasks_from_python(playing: Fleets, tmp_path: Path) -> None:

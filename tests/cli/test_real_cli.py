@@ -172,12 +172,12 @@ def test_demo(real: Command, terminal: bool) -> None:
         "The model is a script on 127.0.0.1",
         "The folder is best looked at",
         "● Bash wc -c *",
-        "73 total",
+        "76 total",
         "this ran on Linux, as process ",
         "● Write ",
         "[This is not markup], and \\x1b[31mthis is not red\\x1b[0m.",
         "3 turns",
-        "- `data.csv`, 43 bytes\n  - `hello.py`, 30 bytes",
+        "- `data.csv`, 43 bytes\n  - `hello.py`, 33 bytes",
         "Inventory(files=3, largest='NOTES.md', total_bytes=",
         "2 turns",
         "● Bash rm data.csv",
@@ -228,7 +228,7 @@ def test_demo_without_a_cli(real: Command, tmp_path: Path, how: str) -> None:
     position = 0
     for part in (
         "Hackamore demo, simulated",
-        "73 total",
+        "76 total",
         "Inventory(files=3, largest='NOTES.md', total_bytes=",
         "hook: nothing is deleted",
         "backup.csv\n",

@@ -151,7 +151,9 @@ def test_a_script_in_python(hackamore: Command, tmp_path: Path) -> None:
         ("a.yaml", "", "its name must end in one of .json, .toml, .py."),
     ],
 )
-def test_a_wrong_script_is_a_usage_error(hackamore: Command, tmp_path: Path, name: str, text: str, message: str) -> None:
+def test_a_wrong_script_is_a_usage_error(
+    hackamore: Command, tmp_path: Path, name: str, text: str, message: str
+) -> None:
     (tmp_path / name).write_text(text)
     ran = hackamore("simulate", str(tmp_path / name), *client())
     assert (ran.code, ran.text) == (2, "")

@@ -49,7 +49,9 @@ def test_what_cannot_be_read(hackamore: Command, tmp_path: Path) -> None:
         assert hackamore("trace", "inspect", str(tmp_path / name)).code == code
         assert hackamore("trace", "diff", str(tmp_path / name), str(tmp_path / name)).code == 2
     assert not (tmp_path / "x.html").exists()
-    ran = hackamore("trace", "html", str(everything().write(tmp_path / "a.jsonl")), "-o", str(tmp_path / "no" / "x.html"))
+    ran = hackamore(
+        "trace", "html", str(everything().write(tmp_path / "a.jsonl")), "-o", str(tmp_path / "no" / "x.html")
+    )
     assert (ran.code, "cannot be written" in ran.errors) == (2, True)
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from hackamore import (
-    HackamoreError,
     CLIExitedDuringInitError,
+    HackamoreError,
     InitializationTimeoutError,
     Limits,
     SessionClosedError,

@@ -351,7 +351,9 @@ def touch_twice(script: Script, folder: Path) -> None:
 def outside(script: Script, folder: Path) -> None:
     """Files that do not belong to the working directory."""
     script.user("go").calls("Read", {"file_path": "/etc/hostname"}).calls("Bash", {"command": "cat /etc/hostname"})
-    script.calls("Write", {"file_path": "/etc/hackamore", "content": "x"}).calls("Bash", {"command": "touch /etc/hackamore"})
+    script.calls("Write", {"file_path": "/etc/hackamore", "content": "x"}).calls(
+        "Bash", {"command": "touch /etc/hackamore"}
+    )
     script.says("Done.")
 
 

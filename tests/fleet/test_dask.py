@@ -114,13 +114,17 @@ def test_a_drain_waits_for_what_runs_on_workers(cluster: Cluster, agents: Agents
 
 
 def test_a_worker_with_another_version(cluster: Cluster, agents: Agents, fleet_on: Making, tmp_path: Path) -> None:
-    (tmp_path / "older.py").write_text("import hackamore.fleet.sending\nhackamore.fleet.sending.__version__ = '0.0.9'\n")
+    (tmp_path / "older.py").write_text(
+        "import hackamore.fleet.sending\nhackamore.fleet.sending.__version__ = '0.0.9'\n"
+    )
     made = Cluster(tmp_path)
     try:
         made.start_worker("--preload", str(tmp_path / "older.py"))
         with dask_executor(made.wait()) as executor:
             fleet = fleet_on(executor)
-            with pytest.raises(FleetError, match=r"has Hackamore 0\.0\.9 on Python 3.* Install the same versions on both"):
+            with pytest.raises(
+                FleetError, match=r"has Hackamore 0\.0\.9 on Python 3.* Install the same versions on both"
+            ):
                 fleet.run(tasks(3)).wait()
         assert {row.state for row in fleet.results()} == {"queued"}
     finally:

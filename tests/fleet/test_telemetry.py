@@ -87,7 +87,9 @@ def test_all_that_an_attempt_does_is_inside(making: Making, collected: Collected
             )
         ],
     )
-    steps = [attributes(span)["hackamore.fleet.workspace.step"] for span in collected.named("hackamore.fleet.workspace")]
+    steps = [
+        attributes(span)["hackamore.fleet.workspace.step"] for span in collected.named("hackamore.fleet.workspace")
+    ]
     assert steps == ["prepare", "finish"]
     assert attributes(collected.one("in the check")) == {"tenant": "acme"}
 
@@ -217,7 +219,9 @@ def test_threads_are_used_again_without_the_span_of_before(making: Making, colle
 def test_tasks_and_attempts(making: Making, collected: Collected) -> None:
     fleet = making(Script().user().crash(3).user().says("Done."), options=observed(collected))
     fleet.run([*tasks(2), Task("bad", "No", verify=["false"], retry=Retry(attempts=1))]).wait()
-    assert sorted((facts["hackamore.fleet.task.state"], n) for facts, n in collected.points("hackamore.fleet.tasks")) == [
+    assert sorted(
+        (facts["hackamore.fleet.task.state"], n) for facts, n in collected.points("hackamore.fleet.tasks")
+    ) == [
         ("failed", 1),
         ("succeeded", 2),
     ]
@@ -225,7 +229,8 @@ def test_tasks_and_attempts(making: Making, collected: Collected) -> None:
         (facts["hackamore.fleet.attempt.cause"], n) for facts, n in collected.points("hackamore.fleet.attempts")
     ) == [("crash", 3), ("none", 2)]
     counts = {
-        facts["hackamore.fleet.task.state"]: found[0] for facts, found in collected.points("hackamore.fleet.task.duration")
+        facts["hackamore.fleet.task.state"]: found[0]
+        for facts, found in collected.points("hackamore.fleet.task.duration")
     }
     assert counts == {"failed": 1, "succeeded": 2}
     assert value(collected, "hackamore.fleet.task.wait")[0] == 5
@@ -238,7 +243,7 @@ def test_waits_are_measured(making: Making, collected: Collected) -> None:
     finished(fleet, tasks(1))
     count, seconds = value(collected, "hackamore.fleet.task.wait")
     assert count == 2
-    assert seconds >= 0.1
+    assert seconds >= 0.09  # at least half of the back-off, between two clocks
 
 
 @shows("telemetry.fleet-metrics")

@@ -476,7 +476,7 @@ def test_a_description_is_complete_and_has_an_end() -> None:
         "command: /bin/claude --output-format stream-json --verbose --model=m --input-format stream-json",
         "cwd: /",
         "stdin: open",
-        "variables: A, B, HACKAMORE_CHILD_ID, CLAUDE_CODE_ENTRYPOINT, CLAUDE_CODE_SDK_READS_SESSION_STATE, PATH, PWD",
+        "variables: A, B, CLAUDE_CODE_ENTRYPOINT, CLAUDE_CODE_SDK_READS_SESSION_STATE, HACKAMORE_CHILD_ID, PATH, PWD",
         "user: shop",
         "initialize: title, agents",
     ]
@@ -486,7 +486,7 @@ def test_a_description_is_complete_and_has_an_end() -> None:
             f"command: {' '.join(ONE_SHOT)} --system-prompt=... --model={shown}",
             "cwd: (inherited)",
             "stdin: 5 bytes",
-            "variables: HACKAMORE_CHILD_ID, CLAUDE_CODE_ENTRYPOINT, CLAUDE_CODE_SDK_READS_SESSION_STATE, PATH",
+            "variables: CLAUDE_CODE_ENTRYPOINT, CLAUDE_CODE_SDK_READS_SESSION_STATE, HACKAMORE_CHILD_ID, PATH",
             "warning: OPTION_CONFLICT: `system_prompt` wins over `append_system_prompt`, which is not sent.",
         ]
     assert len(plan_of(Options(add_dirs=["x" * 70] * 1_000)).describe()) < 21_000

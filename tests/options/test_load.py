@@ -134,10 +134,16 @@ def test_a_variable_that_is_no_json_is_refused_without_its_value() -> None:
 
 def test_other_variables_are_left_alone_and_misspelt_ones_are_not() -> None:
     assert (
-        Options.load(environment={"HACKAMORE_CHILD_ID": "x", "HACKAMORE_HOME": "y", "MODEL": "z", "hackamore_model": "q"})
+        Options.load(
+            environment={"HACKAMORE_CHILD_ID": "x", "HACKAMORE_HOME": "y", "MODEL": "z", "hackamore_model": "q"}
+        )
         == Options()
     )
-    for variable in ("HACKAMORE_MODEL_", "HACKAMORE_DISSALLOWED_TOOLS", "Hackamore_Model".replace("Hackamore", "HACKAMORE")):
+    for variable in (
+        "HACKAMORE_MODEL_",
+        "HACKAMORE_DISSALLOWED_TOOLS",
+        "Hackamore_Model".replace("Hackamore", "HACKAMORE"),
+    ):
         with pytest.raises(OptionsError, match="Did you mean"):
             Options.load(environment={variable: "x"})
 

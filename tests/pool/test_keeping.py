@@ -76,6 +76,18 @@ class Kept:
         shutil.rmtree(folder)
 
 
+class Deleting(MemoryStore):
+    """A store that remembers what was deleted of a session."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.deleted: list[str | None] = []
+
+    async def delete(self, key: Any) -> None:
+        self.deleted.append(key.get("subpath"))
+        await super().delete(key)
+
+
 @shows("pool.keys.export")
 @pytest.mark.anyio
 @pytest.mark.parametrize("stored", [None, True, False], ids=["no store", "store", "empty store"])
@@ -101,7 +113,7 @@ async def test_a_conversation_is_exported_from_the_store_and_without_one_from_th
 async def test_a_conversation_is_deleted_from_the_disk_and_from_the_store(
     tmp_path: Path, on_disk: bool, stored: bool
 ) -> None:
-    kept = Kept(tmp_path, MemoryStore() if stored else None)
+    kept = Kept(tmp_path, Deleting() if stored else None)
     other: Any = {**kept.key, "session_id": SESSION.replace("1", "2")}
     if on_disk:
         kept.on_disk("disk")
@@ -109,6 +121,8 @@ async def test_a_conversation_is_deleted_from_the_disk_and_from_the_store(
         await kept.in_store("store")
         await kept.options.session_store.append(other, [line("other")])  # type: ignore[union-attr,misc]
     await kept.play(delete_steps(kept.options, kept.record))
+    if stored:  # subagents first: a deletion that stops halfway is repeated, and finds them by the conversation
+        assert kept.options.session_store.deleted == [AGENT, None]  # type: ignore[union-attr]
     assert list(kept.config.rglob("*.jsonl")) == []
     with pytest.raises(SessionNotFoundError):
         await kept.export()

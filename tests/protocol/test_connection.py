@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 import pytest
 
 from hackamore.errors import (
-    HackamoreError,
     CLIExitedDuringInitError,
     ControlRejectedError,
     ControlTimeoutError,
     DecodeErrorLimitError,
+    HackamoreError,
     InitializationError,
     InitializationTimeoutError,
     InitQueueOverflowError,

@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 
 from hackamore.protocol.states import session as s
-from hackamore.protocol.states.session import Half, Handshake, Process, SessionActivity, SessionState, Snapshot, TurnState
+from hackamore.protocol.states.session import (
+    Half,
+    Handshake,
+    Process,
+    SessionActivity,
+    SessionState,
+    Snapshot,
+    TurnState,
+)
 from tests.contract import shows
 
 LACKING: dict[str, set[tuple[str, str]]] = {

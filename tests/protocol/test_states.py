@@ -10,9 +10,9 @@ import pytest
 
 from hackamore import Limits, Options, Timeouts
 from hackamore.errors import (
-    HackamoreError,
     DecodeError,
     DecodeErrorLimitError,
+    HackamoreError,
     LineTooLongError,
     ProcessError,
     SlowConsumerError,

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from hackamore import (
-    HackamoreError,
     DecodeError,
+    HackamoreError,
     Limits,
     Options,
     OptionsError,

@@ -395,7 +395,9 @@ def test_warnings_are_told_once_and_in_order(shell: Shell, playing: StandIn) -> 
         await stream.close()
         assert told == ["CALLBACK_FAILED"]
         assert [warning.code for warning in stream.warnings] == told
-        places = [type(item).__name__ for item in items if isinstance(item, (AssistantMessage, hackamore.StreamWarning))]
+        places = [
+            type(item).__name__ for item in items if isinstance(item, (AssistantMessage, hackamore.StreamWarning))
+        ]
         assert places == ["AssistantMessage", "StreamWarning", "AssistantMessage", "AssistantMessage"]
 
     shell.play(scenario)

@@ -75,7 +75,9 @@ def test_a_steered_query_ends_as_well(shell: Shell, driving: Driving) -> None:
     async def scenario() -> None:
         with ScriptedModel(Repeat(HTTPFailure(401))) as model:
             options = driving(model, can_use_tool=lambda _: hackamore.Allow())
-            error = await raised(lambda: shell.run("Hi", options, retry=hackamore.Retry(backoff=0)), AuthenticationError)
+            error = await raised(
+                lambda: shell.run("Hi", options, retry=hackamore.Retry(backoff=0)), AuthenticationError
+            )
             assert (error.attempts, len(model.requests)) == (1, 2)
 
     shell.play(scenario)

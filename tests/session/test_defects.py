@@ -20,10 +20,10 @@ import pytest
 
 import hackamore
 from hackamore import (
-    HackamoreError,
     CLIExitedDuringInitError,
     ControlRejectedError,
     ControlTimeoutError,
+    HackamoreError,
     Options,
     OptionsError,
     SessionClosedError,

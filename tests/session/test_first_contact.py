@@ -213,7 +213,8 @@ def test_a_failed_run_keeps_what_had_happened(shell: Shell, playing: StandIn) ->
     async def scenario() -> None:
         options = playing(can_use_tool=lambda _: hackamore.Allow())
         error = await raised(
-            lambda: shell.run(steps(["text", "so far"], ["err", "boom"], ["exit", 3]), options), hackamore.HackamoreError
+            lambda: shell.run(steps(["text", "so far"], ["err", "boom"], ["exit", 3]), options),
+            hackamore.HackamoreError,
         )
         assert error.partial.text == "so far"
         assert [m for m in error.partial.messages if isinstance(m, AssistantMessage)]

@@ -18,8 +18,8 @@ import pytest
 
 import hackamore
 from hackamore import (
-    HackamoreError,
     CLIExitedDuringInitError,
+    HackamoreError,
     InitializationError,
     InitializationTimeoutError,
     Limits,

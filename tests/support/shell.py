@@ -27,7 +27,9 @@ class Shell:
         return self.backend == "threads"
 
     def query(self, prompt: Any, options: hackamore.Options | None = None, **more: Any) -> Stream:
-        return Stream(sync.query(prompt, options, **more) if self.blocking else hackamore.query(prompt, options, **more))
+        return Stream(
+            sync.query(prompt, options, **more) if self.blocking else hackamore.query(prompt, options, **more)
+        )
 
     async def run(self, prompt: Any, options: hackamore.Options | None = None, **more: Any) -> hackamore.RunResult[Any]:
         if self.blocking:

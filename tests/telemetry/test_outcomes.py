@@ -10,7 +10,7 @@ import pytest
 from opentelemetry import trace
 
 import hackamore
-from hackamore import Allow, HackamoreError, Deny, HookOutput, Options
+from hackamore import Allow, Deny, HackamoreError, HookOutput, Options
 from hackamore.testing import Script, SimulatedCLI
 from tests.contract import shows
 from tests.telemetry.collecting import Collected, attributes

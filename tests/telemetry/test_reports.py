@@ -13,7 +13,7 @@ from opentelemetry import context, trace
 from opentelemetry.sdk.trace import ReadableSpan
 
 import hackamore
-from hackamore import HackamoreError, CLINotFoundError, Options, ProcessError
+from hackamore import CLINotFoundError, HackamoreError, Options, ProcessError
 from hackamore.errors import Diagnostic
 from hackamore.messages import Message, from_data
 from hackamore.options.observing import AttemptFacts, CallbackCall, CallbackEnd, Observation
@@ -197,7 +197,9 @@ def test_a_response_has_the_numbers_of_its_last_pieces(collected: Collected, clo
         "hackamore.inference_calls": 2,
         "hackamore.tool_calls": 0,
     }
-    assert collected.points("hackamore.turn.time_to_first_message") == [({"gen_ai.agent.name": "claude-code"}, (1, 1.0))]
+    assert collected.points("hackamore.turn.time_to_first_message") == [
+        ({"gen_ai.agent.name": "claude-code"}, (1, 1.0))
+    ]
     observed.ended(None, 0)  # no result has told the tokens: those of the responses are measured
     common = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": "anthropic"}
     assert sorted(collected.points("gen_ai.client.token.usage"), key=str) == sorted(
@@ -527,7 +529,11 @@ def test_a_turn_of_the_cli_ends_with_its_result(
     observed.messages_received([result(total_cost_usd=1.25, **more)], ())
     first, background = collected.named(AGENT)
     found = attributes(background)
-    assert (found["hackamore.background"], found["hackamore.turn.state"], found.get("error.type")) == (True, state, failure)
+    assert (found["hackamore.background"], found["hackamore.turn.state"], found.get("error.type")) == (
+        True,
+        state,
+        failure,
+    )
     assert (found["hackamore.cost.usd"], found["hackamore.cost.total_usd"]) == (0.25, 1.25)
     assert "gen_ai.conversation.id" not in found
     assert parent(background) is None
@@ -728,7 +734,9 @@ def test_what_belongs_to_no_turn_is_inside_of_the_caller(collected: Collected) -
     observed.messages_received([result(total_cost_usd=0.5, modelUsage=used)], ())
     observed.ended(None, 0)
     caller = id_of(span)  # type: ignore[arg-type]
-    assert {parent(collected.one(name)) for name in ("hackamore.hook SessionStart", "invoke_agent subagent")} == {caller}
+    assert {parent(collected.one(name)) for name in ("hackamore.hook SessionStart", "invoke_agent subagent")} == {
+        caller
+    }
     exemplars = collected.exemplars()
     assert exemplars["hackamore.cost"] == exemplars["gen_ai.client.token.usage"] == {caller}
     assert [value for _, value in collected.points("hackamore.cost")] == [0.5]

@@ -166,7 +166,9 @@ def test_every_call_does_as_that_of_the_official_package(written: Written, tmp_p
     found = json.loads(done.stdout)
     assert f"claude-agent-sdk=={found['version']}" == OFFICIAL_PIN
     theirs = found["results"]
-    ours = json.loads(json.dumps(results(Hackamore(tmp_path / "hackamore"), tmp_path / "hackamore", directories, written.ids)))
+    ours = json.loads(
+        json.dumps(results(Hackamore(tmp_path / "hackamore"), tmp_path / "hackamore", directories, written.ids))
+    )
     assert theirs.keys() == ours.keys()
     assert len(theirs) > 150
     different = {call: difference(call, theirs[call], ours[call]) for call in theirs if theirs[call] != ours[call]}

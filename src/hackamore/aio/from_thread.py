@@ -1,6 +1,6 @@
 """A session of an event loop as plain callbacks see it: they run in threads, where its methods must not be called directly.
 
-There `context.session` has the same names. Calls run in the event loop, and block in the thread where the loop awaits, as in `hackamore.sync`.
+There `context.session` has the same names. Calls run in the event loop, and block in the thread where the loop awaits.
 """
 
 from __future__ import annotations

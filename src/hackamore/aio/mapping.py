@@ -15,7 +15,7 @@ from hackamore.aio.pool_seam import PoolSeam
 from hackamore.aio.query import query
 from hackamore.aio.waits import OtherShell, is_cancellation, iterator_of, next_of
 from hackamore.checked.fields import integer
-from hackamore.errors import HackamoreError, ConcurrentUseError, OptionsError, StreamError, short_traceback
+from hackamore.errors import ConcurrentUseError, HackamoreError, OptionsError, StreamError, short_traceback
 from hackamore.options.options import Options
 from hackamore.options.retry import Retry
 from hackamore.queries.outcomes import RunResult, with_output_type

@@ -19,10 +19,10 @@ from hackamore.aio.pool_seam import PoolSeam
 from hackamore.aio.session import Life, Session, drive
 from hackamore.aio.waits import OtherShell
 from hackamore.errors import (
-    HackamoreError,
     CLIExitedDuringInitError,
     ConversationInUseError,
     ConversationNotFoundError,
+    HackamoreError,
     OptionsError,
     PoolClosedError,
     SessionClosedError,
@@ -288,7 +288,9 @@ class Works:
         try:
             resumed = await self._launch(job)
         except Exception as error:
-            failure = error if isinstance(error, HackamoreError) else StartError(f"The CLI could not be started: {error}")
+            failure = (
+                error if isinstance(error, HackamoreError) else StartError(f"The CLI could not be started: {error}")
+            )
             with self.seam.lock:
                 self.core.start_failed(slot, failure, time.monotonic())
             return
@@ -1182,7 +1184,6 @@ def _is_name(key: object) -> bool:
 
 
 def _folder(options: Options) -> str:
-    """Return the working directory of a process with these options."""
     return os.path.abspath(options.cwd or os.getcwd())
 
 

@@ -22,7 +22,14 @@ from hackamore.aio.waits import (
     sleep,
     wait_exit,
 )
-from hackamore.errors import HackamoreError, ConcurrentUseError, DecodeError, StreamWarning, last_api_error, short_traceback
+from hackamore.errors import (
+    ConcurrentUseError,
+    DecodeError,
+    HackamoreError,
+    StreamWarning,
+    last_api_error,
+    short_traceback,
+)
 from hackamore.options.bounds import checked_timeout
 from hackamore.options.options import Options
 from hackamore.protocol.log import one_line

@@ -1,6 +1,6 @@
 """The seam between a session and asyncio or trio: how it enters the core, wakes the driver, waits and gives way.
 
-`hackamore.sync.seam` has the same methods for threads. Code over a seam is written once, in `hackamore.aio`, and generated for `hackamore.sync`.
+`hackamore.sync.seam` has the same methods for threads. Code over a seam is written once, in `aio`, and generated for `sync`.
 The core is only touched in the thread of the event loop, so there is nothing to lock here.
 """
 

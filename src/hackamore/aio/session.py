@@ -418,7 +418,6 @@ class Turn(TurnBase):
                 await self._session.interrupt(timeout=timeout)
 
     def _with_partial(self, error: HackamoreError) -> HackamoreError:
-        """Add the messages of the turn so far to an error."""
         return error.add_partial(self._progress.recent.partial(error.session_id or self._session.session_id))
 
     async def result(self, *, timeout: float | None = None) -> ResultMessage:
@@ -738,7 +737,6 @@ class Session(OtherShell, SessionBase, Operations):
             return await answered(attempts, output_type, self._collect, sleep)
 
     async def _collect(self, prompt: Prompt, _: Options) -> CollectResult:
-        """Send a prompt and return everything that its turn gave."""
         core, seam = self._core, self._seam
         earlier = list(core.warnings)
         turn = await self.send(prompt)

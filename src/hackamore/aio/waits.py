@@ -53,7 +53,7 @@ def check_loop() -> None:
     else:
         return
     raise RuntimeError(
-        "No asyncio or trio event loop is running. Use `asyncio.run(main())` with an `async def main()`, or the blocking API `hackamore.sync`."
+        "No asyncio or trio event loop is running. Use `asyncio.run(main())` with `async def main()`, or the blocking API `hackamore.sync`."
     )
 
 

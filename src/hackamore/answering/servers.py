@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Raw
 
-from hackamore.errors import HackamoreError, ControlRejectedError, escape_terminal
+from hackamore.errors import ControlRejectedError, HackamoreError, escape_terminal
 from hackamore.tools import mcp_instance
 from hackamore.tools.server import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, rpc_error
 

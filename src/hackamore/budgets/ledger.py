@@ -128,7 +128,6 @@ class Ledger:
     # -- the file ------------------------------------------------------------------------------------------------------
 
     def _use(self, work: Callable[[sqlite3.Connection], T], *, reads: bool = False) -> T:
-        """Do something in one transaction, or without one if it only reads."""
         if self._pid != os.getpid():
             if self.path is None:
                 raise BudgetError(
@@ -276,7 +275,6 @@ class Ledger:
         self._use(work)
 
     def _release_dead(self, connection: sqlite3.Connection) -> None:
-        """Release the reservations of processes that do not run any more."""
         for holder, seen in connection.execute(_HOLDERS).fetchall():
             if holder == self._holder:
                 continue

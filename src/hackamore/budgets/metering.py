@@ -204,7 +204,6 @@ class Meter:
 
 
 def _size(block: object) -> int:
-    """Return the bytes that the model wrote for a block."""
     match block:
         case TextBlock(text=text):
             return len(text.encode("utf-8", "replace"))

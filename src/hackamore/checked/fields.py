@@ -248,7 +248,6 @@ class Checked:
 
 
 def _annotations(kind: type) -> dict[str, Any]:
-    """Return the class's own annotations, as text."""
     own: dict[str, Any] | None = kind.__dict__.get("__annotations__")  # noqa: RUF063 - `inspect` costs too much to import
     if own is None and sys.version_info >= (3, 14):  # pragma: no cover
         import annotationlib
@@ -409,7 +408,6 @@ def _made(path: str, problem: str, hidden: str) -> OptionsError:
 
 
 def _hidden(error: OptionsError) -> OptionsError:
-    """Return the error without the value."""
     return OptionsError(error.__dict__.get(_HIDDEN, str(error)), field=error.field)
 
 

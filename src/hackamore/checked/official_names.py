@@ -107,5 +107,7 @@ def advice(name: str) -> str:
     if name in _STORED:
         return f"{_STORE} See {PAGE}."
     if name in _PLAIN:
-        return f"Hackamore has no class of this name: the value is a str, an object or a field of its message. See {PAGE}."
+        return (
+            f"Hackamore has no class of this name: the value is a str, an object or a field of its message. See {PAGE}."
+        )
     return ""

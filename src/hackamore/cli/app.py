@@ -84,7 +84,7 @@ _CONFORMANCE_CODES = """Exit codes:
 """
 _INSTALL_EPILOG = """Examples:
   hackamore install-cli
-  hackamore install-cli 2.1.328
+  hackamore install-cli 2.1.330
 
 The registry is the one in npm's settings (npm_config_registry, ~/.npmrc).
 
@@ -165,7 +165,7 @@ COMMANDS = (
         "conformance",
         "hackamore.cli.conformance:conformance",
         {**CONFORMANCE, **LOG},
-        "Check a Claude Code version against the behaviour Hackamore depends on (offline).",
+        "Check a Claude Code version against the behaviour Hackamore needs (offline).",
         _CONFORMANCE_CODES,
     ),
     Command(

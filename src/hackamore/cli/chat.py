@@ -334,7 +334,6 @@ class Chat:
                 self._went_wrong(error)
 
     async def _send(self, text: str) -> None:
-        """Send a prompt, and return when its turn is over and shown."""
         self._spoken = True
         turn = await self._live.send(text)
         try:

@@ -351,7 +351,7 @@ def demo(given: Mapping[str, Any], terminal: Terminal) -> int:
                     isolated = {key: value for key, value in model.isolated_env(folder).items() if value is not None}
                     code = _run_parts(partial(_options, cli_path, isolated, project), terminal, project)
         except ScriptError as error:
-            terminal.error(f"The CLI did not follow the script of the demo (tested with 2.1.328).\n{error}")
+            terminal.error(f"The CLI did not follow the script of the demo (tested with 2.1.330).\n{error}")
             return FAILED
     if code == 0:
         terminal.line()

@@ -261,7 +261,6 @@ def _run(address: str, kept: _Kept, settings: dict[str, Any], terminal: Terminal
 
 
 def _junit(rows: list[FleetRow], path: Path, terminal: Terminal) -> bool:
-    """Write rows as JUnit XML; return whether that could be done."""
     try:
         write_file(path, result_pieces(rows, "xml"))
     except OSError as error:
@@ -445,7 +444,9 @@ def retry_(given: Mapping[str, Any], terminal: Terminal) -> int:
     number = journal.retry(ids, fresh=bool(given.get("fresh")))
     skipped = len(set(ids)) - number
     rest = f" {count(skipped, 'task')} neither failed nor was cancelled." if skipped else ""
-    more = f" Continue with: hackamore fleet resume --journal {shlex.quote(one_line(_address(given)))}" if number else ""
+    more = (
+        f" Continue with: hackamore fleet resume --journal {shlex.quote(one_line(_address(given)))}" if number else ""
+    )
     terminal.note(f"{count(number, 'task')} queued.{rest}{more}")
     return 0
 
@@ -458,7 +459,6 @@ def cancel_(given: Mapping[str, Any], terminal: Terminal) -> int:
 
 
 def _chosen(given: Mapping[str, Any], everything: str) -> list[str] | None:
-    """Return the ids that were given; None for all."""
     ids: list[str] = given.get("tasks") or []
     flag = "--all" if everything == "everything" else f"--{everything}"
     if bool(ids) is bool(given.get(everything)):
@@ -473,7 +473,9 @@ def trace_(given: Mapping[str, Any], terminal: Terminal) -> int:
     shown = escape_terminal(repr(task), 300)
     if not attempts:
         known = any(row.task == task for row in journal.rows())
-        text = "Nothing was tried yet for the task" if known else "`hackamore fleet results` lists the tasks; there is no"
+        text = (
+            "Nothing was tried yet for the task" if known else "`hackamore fleet results` lists the tasks; there is no"
+        )
         terminal.error(f"{text} {shown}.")
         return FAILED
     if number is None:

@@ -247,7 +247,6 @@ def _strongest(integrity: str) -> str:
 
 
 def _shown(url: str) -> str:
-    """Return an address without a name and password."""
     parts = urllib.parse.urlsplit(url)
     return urllib.parse.urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 

@@ -21,7 +21,16 @@ import msgspec
 from hackamore.cli.terminal import clean, one_line
 from hackamore.dialogs import ElicitationResult
 from hackamore.errors import DecodeError, OptionsError
-from hackamore.permissions import AddDirectories, AddRules, Allow, Deny, PermissionRule, RemoveRules, ReplaceRules, SetMode
+from hackamore.permissions import (
+    AddDirectories,
+    AddRules,
+    Allow,
+    Deny,
+    PermissionRule,
+    RemoveRules,
+    ReplaceRules,
+    SetMode,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

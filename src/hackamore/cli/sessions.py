@@ -404,7 +404,9 @@ def export_(given: Mapping[str, Any], terminal: Terminal) -> int:
     output = given.get("output")
     suffix = Path(output or "").suffix.lower()
     if suffix in (".html", ".htm"):
-        terminal.error("an export is not HTML; `hackamore trace html SESSION -o PATH` writes the page of a conversation")
+        terminal.error(
+            "an export is not HTML; `hackamore trace html SESSION -o PATH` writes the page of a conversation"
+        )
         return USAGE
     wanted: ExportFormat = given.get("format") or _SUFFIXES.get(suffix, "markdown")
     info = _found(given["session"])

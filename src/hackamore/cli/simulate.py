@@ -108,6 +108,7 @@ def _check(folder: Path, given: Mapping[str, Any], terminal: Terminal) -> int:
         report = SimulatedCLI.installed(folder).report()
     except (OSError, ValueError, AssertionError):
         raise OptionsError(
-            f"{shown(folder)} has no simulated CLI. `hackamore simulate SCRIPT --install DIR` writes one.", field="check"
+            f"{shown(folder)} has no simulated CLI. `hackamore simulate SCRIPT --install DIR` writes one.",
+            field="check",
         ) from None
     return write_report(report, given, folder.resolve().name, terminal, hint=_HINT)

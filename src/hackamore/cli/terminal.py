@@ -373,7 +373,6 @@ class Moving:
                     self._shown, self._drawn = len(lines), text
 
     def _back(self) -> str:
-        """Return what moves the cursor to the beginning of the lines."""
         return f"\r\x1b[{self._shown - 1}A" if self._shown > 1 else "\r"
 
     def _draw(self, text: str) -> bool:

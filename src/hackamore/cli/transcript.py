@@ -398,7 +398,6 @@ def _note(message: Message, terminal: Terminal) -> tuple[str, str] | None:
 
 
 def _call_text(block: Any) -> list[str]:
-    """Return what a call does, as lines."""
     try:
         arguments = block.input
     except DecodeError:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from hackamore.budgets.metering import Meter
 from hackamore.checked.schemas import MisfitError, decode_raw
 from hackamore.errors import (
-    HackamoreError,
     BudgetExceededError,
+    HackamoreError,
     JournalError,
     SessionNotFoundError,
     escape_terminal,
@@ -175,7 +175,6 @@ class AttemptRun:
         return self._ended(begun, cause, until, error)
 
     def _report(self, ended: Ended | None) -> None:
-        """Report the end to the observer."""
         assert self._watch is not None  # noqa: S101
         if ended is None or isinstance(ended.ends_fleet, JournalError):
             failure = "error" if ended is None else type(ended.ends_fleet).__name__
@@ -272,7 +271,6 @@ class AttemptRun:
     # -- the CLI -------------------------------------------------------------------------------------------------------
 
     def _ask(self) -> tuple[str, str | None]:
-        """Run the CLI; return its answer."""
         lease = self._lease
         if not lease.resumed:
             return self._query(self.order.task.prompt, {"session_id": self._session_id})
@@ -341,7 +339,6 @@ class AttemptRun:
             raise _Interrupted(why)
 
     def _new_spending(self) -> tuple[int, int]:
-        """Return what was spent since the last call."""
         now = round(self._meter.usd * NANO), self._meter.tokens
         new = now[0] - self._noted[0], now[1] - self._noted[1]
         self._noted = now
@@ -404,7 +401,6 @@ class AttemptRun:
             return self.order.workspace.finish(self._lease.task, self._place, succeeded=succeeded, message=message)
 
     def _failed(self, begun: float, error: BaseException) -> Ended:
-        """Write down why the attempt failed and what follows."""
         cause, text = self._cause(error)
         policy = CAUSES[cause]
         retry, lease = self.order.retry, self._lease

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hackamore.checked.schemas import OutputError
 from hackamore.errors import (
-    HackamoreError,
     BudgetError,
     BudgetExceededError,
     CLINotFoundError,
+    HackamoreError,
     OptionsError,
     SlowConsumerError,
     StartError,

@@ -9,7 +9,7 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 
-from hackamore.errors import HackamoreError, BudgetExceededError, JournalError
+from hackamore.errors import BudgetExceededError, HackamoreError, JournalError
 from hackamore.fleet.attempt import JOURNAL_SECONDS
 from hackamore.fleet.engines import Engine, ExecutorEngine, LocalEngine
 from hackamore.fleet.events import ConcurrencyChanged, FleetEvent, FleetProgress, TaskChanged, TaskFinished
@@ -202,7 +202,6 @@ class Driver:
             self._wake.wait(pause)
 
     def _step(self) -> bool:
-        """Do what there is to do; return whether the run is over."""
         engine = self._engine
         assert engine is not None  # noqa: S101
         self._take_new()
@@ -228,7 +227,6 @@ class Driver:
         return False
 
     def _pause(self) -> float:
-        """Return how long to wait if nothing happens."""
         now = time.time()
         pause = _LOOK_SECONDS
         if self._gate.opens_at > now:
@@ -469,7 +467,6 @@ class Driver:
             self._journal.halt([task for task, _ in self._running])
 
     def _end(self) -> None:
-        """Stop what still runs, and give everything back."""
         if self._engine is not None:
             if self._running and self.error is not None:
                 self._halt()

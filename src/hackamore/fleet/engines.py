@@ -6,7 +6,7 @@ import threading
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ProcessPoolExecutor
 from typing import TYPE_CHECKING, Protocol
 
-from hackamore.errors import HackamoreError, FleetError
+from hackamore.errors import FleetError, HackamoreError
 from hackamore.fleet.remote import run_order
 from hackamore.fleet.sending import in_process, pack
 from hackamore.waiting.threads import Threads
@@ -158,8 +158,8 @@ class ExecutorEngine:
             if self._losses < _MOST_LOSSES:
                 return error
         return FleetError(
-            f"The executor could not run task {task!r}: {_text(error)} Check that its workers can import this version of Hackamore, and run "
-            "the fleet again: it continues."
+            f"The executor could not run task {task!r}: {_text(error)} Check that its workers can import this Hackamore, and run the "
+            "fleet again: it continues."
         )
 
     def forget(self, attempts: Collection[tuple[str, int]]) -> None:

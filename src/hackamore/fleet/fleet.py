@@ -76,7 +76,6 @@ class FleetRun:
             pass
 
     def _end(self) -> None:
-        """Raise the error that ended the run, once."""
         self._driver.join()
         error = self._driver.error
         if error is not None and not self._driver.error_read:

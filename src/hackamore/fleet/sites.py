@@ -1,7 +1,7 @@
 """Sites: the folder of one task below the folder of its fleet, with a lock, a record, and removals that a kill cannot cut in half.
 
-A folder appears and disappears by one rename: it is made below `.hackamore` first, and moved back there before it is deleted. The record says
-that the folder is the fleet's own: Hackamore never touches a folder that it did not make.
+A folder appears and disappears by one rename: it is made below `.hackamore` first, and moved back there before it is deleted. The record
+says that the folder is the fleet's own: Hackamore never touches a folder that it did not make.
 """
 
 from __future__ import annotations

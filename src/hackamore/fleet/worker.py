@@ -93,7 +93,6 @@ class Worker:
                 logger.warning("The heartbeat of a worker failed: %s", error, extra={"code": "JOURNAL_FAILED"})
 
     def _look(self) -> None:
-        """End attempts that have to end."""
         with self._lock:
             runs = dict(self._runs)
         if not runs:

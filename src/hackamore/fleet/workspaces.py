@@ -13,7 +13,18 @@ import stat
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self, TypeAlias, runtime_checkable
 
-from hackamore.checked.fields import Checked, boolean, choice, list_of, name_text, named_path, number, option, text, wrong
+from hackamore.checked.fields import (
+    Checked,
+    boolean,
+    choice,
+    list_of,
+    name_text,
+    named_path,
+    number,
+    option,
+    text,
+    wrong,
+)
 from hackamore.errors import WorkspaceError
 from hackamore.fleet.sites import Place, safe_name, site_of
 from hackamore.fleet.worktrees import Task

@@ -301,7 +301,6 @@ _RENAMED = {"continue_": "continue", "permission": "decision", "updated_mcp_tool
 
 
 def _fields(names: str) -> dict[str, str]:
-    """Return the names on the wire of fields of `HookOutput`."""
     return {name: _RENAMED.get(name) or re.sub("_(.)", lambda found: found[1].upper(), name) for name in names.split()}
 
 

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 from msgspec import Raw
 
-from hackamore.messages.base import NO_RAW, Integer, Message, Number, Record, decoded_once, plain_object, repair_surrogates
+from hackamore.messages.base import (
+    NO_RAW,
+    Integer,
+    Message,
+    Number,
+    Record,
+    decoded_once,
+    plain_object,
+    repair_surrogates,
+)
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -1,6 +1,6 @@
 """The registries of `SessionPool`, its events and its numbers. The pool itself is `hackamore.SessionPool`, or `hackamore.sync.SessionPool`.
 
-Decisions stand in `core`, as tables in `states` and `differences`; the shells in `hackamore.aio.pool` and `hackamore.sync.pool` wait and start.
+Decisions stand in `core`, as tables in `states` and `differences`; the shells in `aio.pool` and `sync.pool` wait and start.
 """
 
 from __future__ import annotations

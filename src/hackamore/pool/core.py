@@ -346,7 +346,6 @@ class PoolCore:
             row.put(slot, _ORDER[state](slot) if slot.state is state else None)
 
     def _line_up(self, waiter: Waiter) -> None:
-        """Bring a caller to where it waits for a place for a process, if it does."""
         conv, own = waiter.conv, bool(waiter.differences.cold)
         waits = waiter in self._queue and waiter.started is None
         if conv is not None:
@@ -810,7 +809,6 @@ class PoolCore:
         return slot.cold == cold and changes(self.base, slot.applied, hot) is not None
 
     def _start(self, waiter: Waiter | None) -> None:
-        """Start a process, for a caller or to be warm."""
         conv = waiter.conv if waiter is not None else None
         record = conv.record if conv is not None else None
         cold = waiter.differences.cold if waiter is not None else _NO_DIFFERENCES

@@ -187,7 +187,6 @@ class SQLiteRegistry:
         self._database.close()
 
     def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Do something in one transaction."""
         try:
             return self._database.transaction(work)
         except StorageError as error:

@@ -485,7 +485,6 @@ class Connection:
     # -- the conversation: prompts, activity, background tasks, results ------------------------------------------------
 
     def _on_message(self, message: Message) -> None:
-        """Apply a message, and report it with what it changed."""
         match message:
             case ResultMessage():
                 self._on_result(message)
@@ -557,7 +556,6 @@ class Connection:
             self.turns.reported = True
 
     def _tell(self, changed: list[PromptRecord], *, ended: bool = False) -> None:
-        """Report the states of prompts; with the session's error if it `ended` them."""
         for record in changed:
             error = self.closed_error() if ended else None
             self._emit(events.TurnStateChanged(record.id, record.state, error))
@@ -675,7 +673,6 @@ class Connection:
             self._held.append((what, frame))
 
     def _drop(self, what: PendingRequest | PromptRecord) -> None:
-        """Forget a frame, if it is held."""
         self._held = deque(item for item in self._held if item[0] is not what)
 
     # -- the start -----------------------------------------------------------------------------------------------------
@@ -754,10 +751,11 @@ class Connection:
             raise self.closed_error()
 
     def new_uuid(self) -> str:
-        """Return a random uuid."""
-        import uuid
-
-        return str(uuid.UUID(bytes=self._random_bytes(16), version=4))
+        """Return a random uuid of version 4; an object of `uuid` takes three times as long."""
+        value = bytearray(self._random_bytes(16))
+        value[6], value[8] = value[6] & 0x0F | 0x40, value[8] & 0x3F | 0x80
+        text = value.hex()
+        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
     def send_request(
         self,

@@ -2,7 +2,7 @@
 
 A row has the name of the request on the wire, its fields, the class of its answer, and its timeout. A row of a request that Hackamore sends
 also describes the method of `Session`: `aio/operations.py` and the tables of docs/reference/control.md are generated from it. A row of
-a request that the CLI sends has the answer for the case that there is no better one. Checked against Claude Code 2.1.328.
+a request that the CLI sends has the answer for the case that there is no better one. Checked against Claude Code 2.1.330.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 if TYPE_CHECKING:
-    from hackamore.errors import HackamoreError, DecodeError, StreamWarning
+    from hackamore.errors import DecodeError, HackamoreError, StreamWarning
     from hackamore.messages import Message
     from hackamore.messages.control import ControlRequest, TranscriptMirror
     from hackamore.messages.conversation import UserMessage

@@ -181,7 +181,8 @@ class TurnTable:
 
 
 def _in_order(turns: dict[str, PromptRecord]) -> list[PromptRecord]:
-    return sorted(turns.values(), key=lambda turn: turn.number)
+    found = list(turns.values())
+    return sorted(found, key=lambda turn: turn.number) if len(found) > 1 else found
 
 
 def _verdict(result: ResultMessage) -> TurnHappening:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from hackamore.checked.schemas import decode_output, schema_for
-from hackamore.errors import HackamoreError, Diagnostic, OptionsError, ProcessError, SessionNotFoundError, StreamWarning
+from hackamore.errors import Diagnostic, HackamoreError, OptionsError, ProcessError, SessionNotFoundError, StreamWarning
 from hackamore.messages import AssistantMessage, ResultError, TextBlock, ToolResultBlock, ToolUseBlock, UserMessage
 from hackamore.options.options import Options
 from hackamore.queries.ending import last_text, partial_of

@@ -129,7 +129,6 @@ class Attempts:
         return self._resumed is not None and isinstance(error, SessionNotFoundError)
 
     def _delay(self, error: HackamoreError, now: datetime) -> float | None:
-        """Return the seconds until the next attempt; None if there is none."""
         retry = self._retry
         if not error.retryable or self._count >= retry.attempts or (self._goes_on is not None and not self._goes_on()):
             return None
@@ -158,7 +157,6 @@ class Attempts:
             self._earlier += error.partial.messages
 
     def _report(self, error: HackamoreError, seconds: float, session_id: str | None) -> None:
-        """Log the retry, and call `on_warning`."""
         attempt, reason = f"Attempt {self._count} of {self._retry.attempts} failed", _brief(error)
         self._failures.append(f"{attempt}: {reason}")
         then = "the prompt is sent again" if session_id is None else f"session {session_id} is resumed"

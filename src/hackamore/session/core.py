@@ -20,8 +20,8 @@ from hackamore.answering.observers import observers_of
 from hackamore.answering.routing import Callbacks
 from hackamore.checked.functions import Reach, callback_failure
 from hackamore.errors import (
-    HackamoreError,
     CheckpointingNotEnabledError,
+    HackamoreError,
     InitializationError,
     NotSupportedError,
     SessionClosedError,
@@ -815,7 +815,7 @@ def own_servers(options: Options) -> dict[str, Any]:
         elif kind not in ("tools", "callable"):
             raise NotSupportedError(
                 "mcp_servers",
-                f"A {type(server).__name__} (`{name}`) is not supported: use `hackamore.tool_server`, a server object of the `mcp` package, "
-                "or a function that takes one JSON-RPC dict and returns one.",
+                f"A {type(server).__name__} (`{name}`) is not supported: use `hackamore.tool_server`, a server object of the `mcp` "
+                "package, or a function that takes one JSON-RPC dict and returns one.",
             )
     return servers

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hackamore.errors import (
-    HackamoreError,
     BudgetError,
+    HackamoreError,
     PromptIterableError,
     SessionClosedError,
     StartError,

@@ -190,7 +190,6 @@ class Database:
         return bool(tables)
 
     def _make(self, connection: sqlite3.Connection) -> None:
-        """Make the tables, or bring those of an older version up to date."""
         found = _version(connection)
         if found > self._version:
             raise StorageError(
@@ -203,7 +202,7 @@ class Database:
             for version in range(found, self._version):
                 if version not in self._migrations:
                     raise StorageError(
-                        f"has version {found}, which is too old for this Hackamore. Finish it with the Hackamore that made it, or use another "
+                        f"has version {found}, which is too old for this Hackamore. Finish it with the one that made it, or use another "
                         "file."
                     )
                 for statement in self._migrations[version]:

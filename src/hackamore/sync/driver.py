@@ -369,7 +369,9 @@ class Runner:
 
             loop = asyncio.new_event_loop()
             try:
-                threading.Thread(target=_serve, args=(loop, self._tasks), name="hackamore-callbacks", daemon=True).start()
+                threading.Thread(
+                    target=_serve, args=(loop, self._tasks), name="hackamore-callbacks", daemon=True
+                ).start()
             except BaseException:
                 loop.close()
                 raise

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, cast, overload
 
 from hackamore.checked.fields import integer
-from hackamore.errors import HackamoreError, ConcurrentUseError, OptionsError, StreamError, short_traceback
+from hackamore.errors import ConcurrentUseError, HackamoreError, OptionsError, StreamError, short_traceback
 from hackamore.options.options import Options
 from hackamore.options.retry import Retry
 from hackamore.queries.outcomes import RunResult, with_output_type

@@ -17,10 +17,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from hackamore.errors import (
-    HackamoreError,
     CLIExitedDuringInitError,
     ConversationInUseError,
     ConversationNotFoundError,
+    HackamoreError,
     OptionsError,
     PoolClosedError,
     SessionClosedError,
@@ -289,7 +289,9 @@ class Works:
         try:
             resumed = self._launch(job)
         except Exception as error:
-            failure = error if isinstance(error, HackamoreError) else StartError(f"The CLI could not be started: {error}")
+            failure = (
+                error if isinstance(error, HackamoreError) else StartError(f"The CLI could not be started: {error}")
+            )
             with self.seam.lock:
                 self.core.start_failed(slot, failure, time.monotonic())
             return
@@ -1183,7 +1185,6 @@ def _is_name(key: object) -> bool:
 
 
 def _folder(options: Options) -> str:
-    """Return the working directory of a process with these options."""
     return os.path.abspath(options.cwd or os.getcwd())
 
 

@@ -1,6 +1,6 @@
 """The seam between a pool and threads: how it waits, starts jobs, and calls functions that block.
 
-`hackamore.aio.pool_seam` has the same methods for event loops. The core of a pool is touched under one lock. No thread that holds it takes the
+`aio.pool_seam` has the same methods for event loops. The core of a pool is touched under one lock. No thread that holds it takes the
 lock of a session, or waits.
 """
 

@@ -12,7 +12,14 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast, overload
 
-from hackamore.errors import HackamoreError, ConcurrentUseError, DecodeError, StreamWarning, last_api_error, short_traceback
+from hackamore.errors import (
+    ConcurrentUseError,
+    DecodeError,
+    HackamoreError,
+    StreamWarning,
+    last_api_error,
+    short_traceback,
+)
 from hackamore.options.bounds import checked_timeout
 from hackamore.options.options import Options
 from hackamore.protocol.log import one_line

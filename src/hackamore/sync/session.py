@@ -417,7 +417,6 @@ class Turn(TurnBase):
                 self._session.interrupt(timeout=timeout)
 
     def _with_partial(self, error: HackamoreError) -> HackamoreError:
-        """Add the messages of the turn so far to an error."""
         return error.add_partial(self._progress.recent.partial(error.session_id or self._session.session_id))
 
     def result(self, *, timeout: float | None = None) -> ResultMessage:
@@ -734,7 +733,6 @@ class Session(OtherShell, SessionBase, Operations):
             return answered(attempts, output_type, self._collect, sleep)
 
     def _collect(self, prompt: Prompt, _: Options) -> CollectResult:
-        """Send a prompt and return everything that its turn gave."""
         core, seam = self._core, self._seam
         earlier = list(core.warnings)
         turn = self.send(prompt)

@@ -232,7 +232,9 @@ TASK_WAIT: Final = MetricName(
 POOL_WAITS: Final = MetricName(
     "hackamore.pool.wait.duration", "histogram", "s", "Time that a caller waited for a session of a pool.", _SECONDS
 )
-POOL_WAITING: Final = MetricName("hackamore.pool.waiting", "updowncounter", "{caller}", "Callers that wait for a session.")
+POOL_WAITING: Final = MetricName(
+    "hackamore.pool.waiting", "updowncounter", "{caller}", "Callers that wait for a session."
+)
 POOL_HIBERNATIONS: Final = MetricName(
     "hackamore.pool.hibernations", "counter", "{conversation}", "Conversations that gave their process up, by reason."
 )

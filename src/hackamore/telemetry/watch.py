@@ -401,7 +401,6 @@ class Watch(Observation):
         return chat
 
     def _end_chat(self, agent: _Agent) -> None:
-        """Make the span of a response that is over."""
         chat, agent.chat = agent.chat, None
         if chat is None:
             return
@@ -510,7 +509,6 @@ class Watch(Observation):
             self._end_turn(around, "interrupted" if aborted else "failed" if message.is_error else "completed", None)
 
     def _bill(self, tokens: Mapping[str, tuple[int, int]], context: Context) -> None:
-        """Measure the tokens of models."""
         for model, amounts in tokens.items():
             for kind, amount in zip(("input", "output"), amounts, strict=True):
                 if amount:
@@ -668,7 +666,6 @@ def end_span(span: Span, failure: str, measured: dict[str, Any] | None = None) -
 
 
 def _failure(error: HackamoreError | None, result: ResultMessage | None) -> str:
-    """Return the kind of failure of a turn."""
     if error is not None:
         return type(error).__name__
     if result is not None and result.is_error:
@@ -677,7 +674,6 @@ def _failure(error: HackamoreError | None, result: ResultMessage | None) -> str:
 
 
 def _decision(kind: str, answer: Mapping[str, Any]) -> str:
-    """Return the decision of a permission callback or a hook."""
     if kind == "permission":
         return str(answer.get("behavior", "none"))
     if answer.get("continue") is False:
@@ -688,7 +684,6 @@ def _decision(kind: str, answer: Mapping[str, Any]) -> str:
 
 
 def _is_error(answer: Mapping[str, Any] | None) -> bool:
-    """Return whether the answer of a server reports a failure."""
     response = (answer or {}).get("mcp_response")
     if not isinstance(response, dict):
         return False

@@ -271,7 +271,6 @@ def _trio_tasks(root: Any) -> Iterable[Any]:
 
 
 def _open_nurseries() -> set[Any]:
-    """Return the open nurseries of trio, but for those of trio itself."""
     if "trio" not in sys.modules:
         return set()
     import trio

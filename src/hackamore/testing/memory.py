@@ -110,7 +110,6 @@ class _InMemory:
         return self._peer
 
     def _send(self, data: bytes | None) -> None:
-        """Send bytes, or the end of the input."""
         with self._lock:
             if data is None:
                 self._started().receive_eof()

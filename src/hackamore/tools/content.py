@@ -81,7 +81,7 @@ class Image(ContentItem):
 
 
 class Audio(ContentItem):
-    """Sound. The CLI (2.1.328) saves it and tells the model the file's name.
+    """Sound. The CLI (2.1.330) saves it and tells the model the file's name.
 
     Args:
         data: the bytes of the file. They are encoded here; text is taken for base64 already.
@@ -186,7 +186,7 @@ class ToolResult(msgspec.Struct, frozen=True):
     Attributes:
         content: a text, an item, or several of both, in order.
         structured: an object beside the content (`structuredContent`): a dict, or anything that becomes a JSON object. The CLI
-            (2.1.328) shows the model this object and the images, and not the texts of `content`.
+            (2.1.330) shows the model this object and the images, and not the texts of `content`.
         is_error: True tells the model that the call failed.
         meta: facts for the caller that the model does not see (`_meta`).
 
@@ -352,7 +352,6 @@ def _mcp_result(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _json(value: Any) -> tuple[str, Any]:
-    """Return `value` as JSON text and as the plain values that the text means."""
     if _is_model(value):
         text = value.model_dump_json(by_alias=True)
         if "null" in text:

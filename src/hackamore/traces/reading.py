@@ -140,7 +140,11 @@ class RecordingReader:
         if self.header:
             return
         self.header = True
-        versions = [("Hackamore", fields.get("library")), ("Claude Code", fields.get("cli")), ("recorded", self._created)]
+        versions = [
+            ("Hackamore", fields.get("library")),
+            ("Claude Code", fields.get("cli")),
+            ("recorded", self._created),
+        ]
         self.facts = [(name, short(value, 80)) for name, value in versions if value]
 
     def _happening(self, session: SessionBuilder, place: int, entry: Entry, frame: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """Changes of conversations on the disk: rename, tag, archive, delete, prune.
 
-The format of the files is the CLI's. Hackamore only appends lines that the CLI itself appends, each call with one write, and writes the small
-files that the CLI writes beside a conversation. Another process may append at the same time: a write with O_APPEND is one piece.
+The format of the files is the CLI's. Hackamore only appends lines that the CLI itself appends, each call with one write, and writes the
+small files that the CLI writes beside a conversation. Another process may append at the same time: a write with O_APPEND is one piece.
 """
 
 from __future__ import annotations

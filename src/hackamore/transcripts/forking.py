@@ -178,7 +178,6 @@ def _kept(way: Iterable[Node]) -> list[Node]:
 
 
 def _copied(transcript: Transcript, chosen: list[Node], session_id: str) -> Iterator[bytes]:
-    """Yield the lines of the copy."""
     renamed = {node.uuid.lower().encode(): str(uuid.uuid4()).encode() for node in chosen}
     ids = {node.uuid: renamed[node.uuid.lower().encode()].decode() for node in chosen}
     session = _raw(session_id)

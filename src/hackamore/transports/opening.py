@@ -1,8 +1,8 @@
 """Opens the transport of a query or session: the given one, one of a source, or a local child process; recorded, if asked for.
 
 The protocols in `base.py` are the table by which the shape of a transport is checked.
-A recorder (`hackamore.testing.cassette`, or the option `trace`) sits between the two. It wraps the transport that it gets, or replaces it, so
-that no process is started.
+A recorder (`hackamore.testing.cassette`, or the option `trace`) sits between the two. It wraps the transport that it gets, or replaces it,
+so that no process is started.
 """
 
 from __future__ import annotations

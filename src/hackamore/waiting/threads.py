@@ -3,8 +3,8 @@
 A plain callback has a thread to itself for as long as it runs, so none can keep another one waiting. A few that have become idle are kept
 for the next ones: to start one costs more than all the rest of a callback.
 
-Blocking work has threads of Hackamore (`starters`), not of anyio: those are limited in number by other users of the pool, and hold on to the
-task that started them (and so to its exception, and so to a stream that should be collected) for as long as they idle.
+Blocking work has threads of Hackamore (`starters`), not of anyio: those are limited in number by other users of the pool, and hold on to
+the task that started them (and so to its exception, and so to a stream that should be collected) for as long as they idle.
 """
 
 from __future__ import annotations

@@ -54,8 +54,16 @@ def test_only_ids_and_redacted_values_may_change(live: Any, recorded: Any) -> No
         (f"a {ONE}", f"b {TWO}", [f'- (all of it): "b {TWO}"\n+ (all of it): "a {ONE}"']),
         (f"{ONE} a", f"{TWO} b", [f'- (all of it): "{TWO} b"\n+ (all of it): "{ONE} a"']),
         (f"{ONE} {ONE}", ONE, [f'- (all of it): "{ONE}"\n+ (all of it): "{ONE} {ONE}"']),
-        ("<hackamore-cwd>", "<hackamore-home>", ['- (all of it): "<hackamore-home>"\n+ (all of it): "<hackamore-cwd>"']),
-        ("<hackamore-key-1>", "<hackamore-home-1>", ['- (all of it): "<hackamore-home-1>"\n+ (all of it): "<hackamore-key-1>"']),
+        (
+            "<hackamore-cwd>",
+            "<hackamore-home>",
+            ['- (all of it): "<hackamore-home>"\n+ (all of it): "<hackamore-cwd>"'],
+        ),
+        (
+            "<hackamore-key-1>",
+            "<hackamore-home-1>",
+            ['- (all of it): "<hackamore-home-1>"\n+ (all of it): "<hackamore-key-1>"'],
+        ),
         (f"{'a' * 8}-1111", f"{'b' * 8}-1111", ['- (all of it): "bbbbbbbb-1111"\n+ (all of it): "aaaaaaaa-1111"']),
     ],
 )
@@ -100,7 +108,9 @@ def test_partners_stay_partners() -> None:
 def test_output_gets_the_ids_and_values_of_today() -> None:
     one = matcher(**{"<hackamore-secret-1>": 'a"b\\', "<hackamore-cwd>": "/repo"})
     assert one.same([ONE, "<hackamore-secret-1>", REQUEST], [TWO, "<hackamore-secret-2>", OTHER])
-    line = f'{{"of":"{TWO}","request":"{OTHER}","key":"<hackamore-secret-2>","other":"{THREE}","at":"<hackamore-cwd>/x"}}'
+    line = (
+        f'{{"of":"{TWO}","request":"{OTHER}","key":"<hackamore-secret-2>","other":"{THREE}","at":"<hackamore-cwd>/x"}}'
+    )
     assert one.incoming(line.encode(), is_json=True).decode() == (
         f'{{"of":"{ONE}","request":"{REQUEST}","key":"a\\"b\\\\","other":"{THREE}","at":"/repo/x"}}'
     )

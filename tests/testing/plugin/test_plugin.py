@@ -259,9 +259,7 @@ def test_it_is_an_entry_point() -> None:
 
 
 def test_loading_it_costs_nothing_to_speak_of() -> None:
-    code = (
-        "import sys, pytest; before = set(sys.modules); import hackamore.testing.plugin; print(*set(sys.modules) - before)"
-    )
+    code = "import sys, pytest; before = set(sys.modules); import hackamore.testing.plugin; print(*set(sys.modules) - before)"
     printed = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, check=True, text=True, timeout=patience(60)
     ).stdout

@@ -341,3 +341,18 @@ def test_two_processes_of_one_session_add_their_counts(tmp_path: Path) -> None:
     [session] = cli.sessions()
     assert (session.replies, session.processes, len(session.prompts)) == (13, 4, 13)
     assert session.cost_usd == pytest.approx(13 * A_REPLY)
+
+
+def test_a_session_begins_without_a_look_at_the_others() -> None:
+    looks = []
+
+    class Others(dict[str, Any]):
+        def values(self) -> Any:
+            looks.append(len(self))
+            return super().values()
+
+    cli = SimulatedCLI(Script().user("one").says("One."), per_session=True)
+    cli._runs = Others()  # noqa: SLF001 - counts the looks
+    for _ in range(2):
+        assert sync.run("one", transport=cli).text == "One."
+    assert looks == []

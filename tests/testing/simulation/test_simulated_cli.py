@@ -21,7 +21,14 @@ from hackamore.errors import (
     UnsupportedCLIVersionError,
 )
 from hackamore.hooks import HookOutput
-from hackamore.messages import AssistantMessage, AuthenticationError, ResultError, StreamEvent, UnknownMessage, UserMessage
+from hackamore.messages import (
+    AssistantMessage,
+    AuthenticationError,
+    ResultError,
+    StreamEvent,
+    UnknownMessage,
+    UserMessage,
+)
 from hackamore.testing import Script, ScriptError, SimulatedCLI
 from hackamore.testing.simulation.launch import VERSION
 from tests.support.patience import patience

@@ -1,6 +1,6 @@
 """Kills of a host or of its CLI at the moments around an append: the next resume has everything that was written, in order and once.
 
-`HACKAMORE_TEST_KILLS=100 HACKAMORE_TEST_SEED=1 python -m pytest -s tests/transcripts/stores/test_killed_hosts.py` runs more than the tests do.
+`HACKAMORE_TEST_KILLS=100 HACKAMORE_TEST_SEED=1 python -m pytest -s tests/transcripts/stores/test_killed_hosts.py` runs more.
 """
 
 from __future__ import annotations

@@ -226,7 +226,6 @@ class PostgresStore:
         return connection
 
     def _roll_back(self, connection: psycopg.Connection[Any]) -> None:
-        """End what is left of a transaction."""
         status, known = connection.info.transaction_status, self._psycopg.pq.TransactionStatus
         if status == known.IDLE:
             return
@@ -285,7 +284,6 @@ class PostgresStore:
         return None if found is None else int(found[0])
 
     def _make(self, connection: psycopg.Connection[Any]) -> None:
-        """Make the tables, or bring those of an older version up to date."""
         found = self._version(connection)
         if found is not None and found not in range(min(MIGRATIONS, default=VERSION), VERSION + 1):
             raise unknown_version(self.title, found)

@@ -141,10 +141,11 @@ def unknown_version(title: str, found: int) -> JournalError:
     """Return the error for the tables of a version that cannot be used."""
     if found > VERSION:
         return refused(
-            f"The journal {title!r} has version {found}, and this Hackamore knows up to {VERSION}. Update Hackamore, or use another journal."
+            f"The journal {title!r} has version {found}, and this Hackamore knows up to {VERSION}. Update Hackamore, or use another "
+            "journal."
         )
     return refused(
-        f"The journal {title!r} has version {found}, which is too old for this Hackamore. Finish it with the Hackamore that made it, or use "
+        f"The journal {title!r} has version {found}, which is too old for this Hackamore. Finish it with the one that made it, or use "
         "another journal."
     )
 

@@ -1,7 +1,7 @@
 """Plays the CLI's part of a recorded session: what the host sends is compared, and what the CLI sent comes back.
 
-`Player` decides and never waits; the transports of `hackamore.testing.memory` wait. A frame of the CLI is given when everything that the host
-had sent before it has been sent again. Answers of callbacks are matched by the request that they answer, so their order may change;
+`Player` decides and never waits; the transports of `hackamore.testing.memory` wait. A frame of the CLI is given when everything that the
+host had sent before it has been sent again. Answers of callbacks are matched by the request that they answer, so their order may change;
 requests by their subtype, prompts in order. A difference ends the session with `CassetteMismatchError`; so does a host that waits for
 something which the recording has only after something that the host does not send.
 """

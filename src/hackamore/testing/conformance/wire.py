@@ -138,7 +138,6 @@ class Wire:
 
 
 def _drive(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Run a coroutine that never waits."""
     try:
         coroutine.send(None)
     except StopIteration as done:

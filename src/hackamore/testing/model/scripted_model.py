@@ -98,7 +98,6 @@ class _Script:
 
 
 def _as_steps(value: Step | Sequence[Step]) -> tuple[Step, ...]:
-    """Return one step or several as a tuple."""
     return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
 
 
@@ -110,7 +109,6 @@ def _summaries(steps: Iterable[Step]) -> list[Step]:
 
 
 def _describe_step(step: object) -> str:
-    """Return a step on one line."""
     if callable(step) and not isinstance(step, Stall):
         return f"function {getattr(step, '__qualname__', repr(step))}"
     return shorten(repr(plain(step) if isinstance(step, str) else step), 200)

@@ -85,7 +85,9 @@ def pytest_configure(config: pytest.Config) -> None:
     ):
         config.addinivalue_line("markers", line)
     if (mode := _trace_mode(config)) not in _TRACE_MODES:
-        raise pytest.UsageError(f"The ini setting hackamore_trace must be one of {', '.join(_TRACE_MODES)}, not {mode!r}.")
+        raise pytest.UsageError(
+            f"The ini setting hackamore_trace must be one of {', '.join(_TRACE_MODES)}, not {mode!r}."
+        )
 
 
 @pytest.hookimpl(trylast=True)
@@ -121,7 +123,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def hackamore_leak_check(request: pytest.FixtureRequest) -> Iterator[LeakCheck]:
     """Fail the test if it leaves a process, a thread, a task or a descriptor behind.
 
-    Switched on by naming it, by `@pytest.mark.hackamore_no_leaks`, by the ini setting `hackamore_no_leaks = true` or `--hackamore-no-leaks`.
+    Switched on by naming it, by `@pytest.mark.hackamore_no_leaks`, by the ini setting `hackamore_no_leaks` or `--hackamore-no-leaks`.
     `hackamore_leak_check.allow("part of its name")` lets something stay.
     """
     from hackamore.testing.plugin.parts import LeakCheck

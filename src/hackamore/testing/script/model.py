@@ -6,7 +6,16 @@ from math import ceil
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hackamore.testing.model.scripted_model import ScriptedModel
-from hackamore.testing.model.steps import HTTPFailure, OneByOne, Reply, Stall, Text, Thinking, ToolCall, UntilInterrupted
+from hackamore.testing.model.steps import (
+    HTTPFailure,
+    OneByOne,
+    Reply,
+    Stall,
+    Text,
+    Thinking,
+    ToolCall,
+    UntilInterrupted,
+)
 from hackamore.testing.script import steps
 
 if TYPE_CHECKING:

@@ -116,6 +116,7 @@ class ScriptRun:
         self.in_turn: bool = False
         self.sessions: dict[str, SessionRecord] = {}  # every session that there was
         self.served: dict[str, SessionRecord] = {}  # those that this run has served
+        self.players: dict[str, ScriptRun] = {}  # the run that served a session last; runs of one CLI share them
         self.log: deque[str] = deque(maxlen=_LOG_LINES)  # the last events, for the report
         self._noted = 0
         if before is not None:
@@ -139,6 +140,7 @@ class ScriptRun:
     def serve(self, session_id: str) -> SessionRecord:
         """Return the record of a session, with one process more."""
         record = self.served[session_id] = self.record(session_id)
+        self.players[session_id] = self
         record.processes += 1
         return record
 
@@ -261,14 +263,12 @@ class ScriptRun:
 
     def left(self) -> list[int]:
         """Return the places of the steps that had to happen and did not."""
-        rest = range(self.position, len(self.script.steps))
-        if self.script.forever and self.position > 0:
-            rest = range(0)
-        return [*self.missed, *(place for place in rest if not self._excused(place))]
-
-    def _excused(self, place: int) -> bool:
+        steps = self.script.steps
+        end = 0 if self.script.forever and self.position > 0 else len(steps)
         # A fault at the end may never be reached because the host left before, and a limit is not passed: that is no disagreement.
-        return all(isinstance(step, (*FAULTS, UsageLimit)) for step in self.script.steps[place:])
+        while end and isinstance(steps[end - 1], (*FAULTS, UsageLimit)):
+            end -= 1
+        return [*self.missed, *range(self.position, end)]
 
     def both_sides(self) -> str:
         """Return the script with the state of its steps, those around the place where it is, and what happened last."""

@@ -30,7 +30,6 @@ class Refusal(Exception):  # noqa: N818 - an answer like others
 
 
 def _server_info(state: SessionState, *, busy: bool) -> dict[str, Any]:
-    """Return the answer to the handshake."""
     info: dict[str, Any] = {
         "commands": [{"name": name, "description": name, "argumentHint": "", "builtin": True} for name in COMMANDS],
         "agents": [{"name": name, "description": name} for name in [*AGENTS, *state.agents]],
@@ -294,7 +293,6 @@ class Controls(Part):
     # -- with further exchanges ---------------------------------------------------------------------------------------
 
     def _initialize(self, request_id: str, request: dict[str, Any]) -> Steps[None]:
-        """Take the handshake: hooks, servers, agents."""
         state = self.state
         if self._initialized:
             self.tasks.report()
@@ -410,7 +408,6 @@ class Controls(Part):
         return True
 
     def _connect(self, names: Iterable[str]) -> Steps[list[str]]:
-        """Connect servers; return those that answered."""
         information = {"name": "claude-code", "title": "Claude Code", "version": VERSION}
         params = {"protocolVersion": PROTOCOL_VERSION, "capabilities": {}, "clientInfo": information}
         # Their steps run in turn, so that every request is sent before the first response is awaited.
@@ -428,7 +425,6 @@ class Controls(Part):
         return found
 
     def _list_tools(self, names: Iterable[str]) -> Steps[None]:
-        """Ask servers for their tools."""
         for name in names:
             yield from self.host.message(name, "notifications/initialized")
             result = _result((yield from self.host.message(name, "tools/list", 1))) or {}
@@ -466,7 +462,6 @@ class Controls(Part):
         raise Refusal(f"MCP server not connected: {server}")
 
     def _server_status(self, request: dict[str, Any]) -> Answer:
-        """Answer `mcp_status`."""
         servers = []
         for name, tools in self.state.servers.items():
             disabled = name in self.state.disabled_servers
@@ -482,19 +477,16 @@ class Controls(Part):
         return name
 
     def _toggle(self, request: dict[str, Any]) -> Answer:
-        """Answer `mcp_toggle`: switch a server on or off."""
         disabled = self.state.disabled_servers
         change = disabled.discard if request.get("enabled") else disabled.add
         change(self._known(request))
         return None
 
     def _reconnect(self, request: dict[str, Any]) -> Answer:
-        """Answer `mcp_reconnect`."""
         self._known(request)
         return None
 
     def _read_resource(self, request: dict[str, Any]) -> Answer:
-        """Answer `mcp_read_resource`."""
         raise Refusal(f"Server {self._known(request)} has no resource {request.get('uri')}")
 
     def _override(self, request: dict[str, Any]) -> Answer:

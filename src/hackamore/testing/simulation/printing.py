@@ -54,7 +54,6 @@ class Printer:
 
 
 def _text_of(result: dict[str, Any], launch: Launch) -> str:
-    """Return a result as text."""
     if result.get("structured_output") is not None:
         return json.dumps(result["structured_output"], ensure_ascii=False, separators=(",", ":"))
     match result.get("subtype"):

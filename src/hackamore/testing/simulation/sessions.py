@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _NAME_LENGTH = 200
 _SUFFIX = ".json"
+_NUMBERS = "numbers"
 
 
 class SimulatedSession(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,13 +108,14 @@ class SessionFolder:
 
     def reserve(self) -> str:
         """Return the id of a new session; no other process gets it."""
-        number = len(os.listdir(self.folder))
-        while True:
-            number += 1
-            session_id = f"51b00000-0000-4000-8000-{number:012x}"
-            with contextlib.suppress(FileExistsError):
-                self._path(session_id).open("xb").close()
-                return session_id
+        # Appended bytes are a counter that two processes can share: each finds the end behind its own byte.
+        with (self.folder / _NUMBERS).open("ab", buffering=0) as numbers:
+            while True:
+                numbers.write(b".")
+                session_id = f"51b00000-0000-4000-8000-{numbers.tell():012x}"
+                with contextlib.suppress(FileExistsError):
+                    self._path(session_id).open("xb").close()
+                    return session_id
 
     def save(self, session_id: str, run: ScriptRun) -> None:
         """Write the state of a session, with the counts of other processes that have served it meanwhile."""

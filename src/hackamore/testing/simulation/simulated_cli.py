@@ -93,7 +93,7 @@ class SimulatedCLI:
         self._per_session = per_session
         self._runs: dict[str, ScriptRun] = {}
         self._lock = threading.Lock()
-        self._transports: list[weakref.ref[AsyncMemoryTransport | SyncMemoryTransport]] = []
+        self._transports: weakref.WeakSet[AsyncMemoryTransport | SyncMemoryTransport] = weakref.WeakSet()
         self._folders: list[Path] = []
 
     # -- in memory ----------------------------------------------------------------------------------------------------
@@ -146,7 +146,7 @@ class SimulatedCLI:
             return wanted and peer.inject(given)  # type: ignore[attr-defined]
 
         with self._lock:
-            transports = [transport for kept in self._transports if (transport := kept()) is not None]
+            transports = [*self._transports]
         reached = [transport.change(send) for transport in transports]
         if not any(reached):
             whose = "" if session_id is None else f" with the session id {session_id!r}"
@@ -156,8 +156,7 @@ class SimulatedCLI:
 
     def _remembered(self, transport: T) -> T:
         with self._lock:
-            self._transports = [kept for kept in self._transports if kept() is not None]
-            self._transports.append(weakref.ref(transport))
+            self._transports.add(transport)
         return transport
 
     def _simulate(self, plan: LaunchPlan) -> Simulation:
@@ -168,15 +167,14 @@ class SimulatedCLI:
                 if launch.continues and launch.resume is None:
                     launch.resume = run.newest()
                 run = ScriptRun(self.script, self._run_of(launch.resume or launch.session_id))
-                run.sessions = self._run.sessions
+                run.sessions, run.players = self._run.sessions, self._run.players
             simulation = Simulation(run, launch, time_scale=self._time_scale)
             if self._per_session and not simulation.refused:
                 self._runs[simulation.session_id] = run
             return simulation
 
     def _run_of(self, session_id: str | None) -> ScriptRun | None:
-        runs = self._runs
-        return runs.get(session_id or "") or next((run for run in runs.values() if session_id in run.served), None)
+        return self._runs.get(session_id or "") or self._run.players.get(session_id or "")
 
     # -- as a program -------------------------------------------------------------------------------------------------
 

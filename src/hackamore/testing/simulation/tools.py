@@ -168,7 +168,6 @@ class Tools(Part):
         failed: bool,
         says_so: bool = False,
     ) -> None:
-        """Send the result of a call to the model."""
         block: dict[str, Any] = {"type": "tool_result", "content": content, "tool_use_id": call_id}
         if failed or says_so:
             block["is_error"] = failed
@@ -197,7 +196,6 @@ class Tools(Part):
     def _perform(
         self, call_id: str, call: steps.Calls, arguments: dict[str, Any], agent: Agent | None
     ) -> Steps[Outcome]:
-        """Run the tool itself."""
         server, _ = split_server(call.tool)
         if call.endless:
             yield from self.replies.wait_for_interrupt(call)

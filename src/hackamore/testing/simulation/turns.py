@@ -483,7 +483,6 @@ class Conversation(Part):
     # -- `/compact` and `/clear` ---------------------------------------------------------------------------------------
 
     def _compact(self, step: steps.Compacts) -> Steps[None]:
-        """Compact the conversation."""
         state, host, hooks = self.state, self.host, self.hooks
         manual = step.trigger == "manual"
         summary = f"<summary>{step.summary}</summary>"
@@ -514,7 +513,6 @@ class Conversation(Part):
             host.user(f"<local-command-stdout>Compacted {told}</local-command-stdout>", isReplay=True)
 
     def _clear(self) -> Steps[None]:
-        """Begin a new conversation."""
         state = self.state
         yield from self.hooks.run("SessionEnd", {"reason": "clear"}, effort=False)
         new_id = state.new_id()
@@ -532,7 +530,6 @@ class Conversation(Part):
     # -- neither the model nor the host ---------------------------------------------------------------------------------
 
     def _play_outside(self, step: ScriptStep) -> Steps[None]:
-        """Play one step."""
         host = self.host
         match step:
             case steps.Slow():

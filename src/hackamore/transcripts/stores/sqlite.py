@@ -129,7 +129,8 @@ class SQLiteStore(Adapter):
 
         def work(connection: sqlite3.Connection) -> int:
             connection.execute(
-                "INSERT OR IGNORE INTO hackamore_transcripts VALUES (NULL, ?, ?, ?, 0, 0, ?, '')", (*place, milliseconds())
+                "INSERT OR IGNORE INTO hackamore_transcripts VALUES (NULL, ?, ?, ?, 0, 0, ?, '')",
+                (*place, milliseconds()),
             )
             transcript, position, number, digest = connection.execute(
                 f"SELECT id, position, next, digest FROM hackamore_transcripts WHERE {_OF_TRANSCRIPT}", place
@@ -164,7 +165,9 @@ class SQLiteStore(Adapter):
             ).fetchone()
             if row is None:
                 return 0, None
-            found = connection.execute("SELECT piece FROM hackamore_pieces WHERE transcript = ? ORDER BY number", row[1:])
+            found = connection.execute(
+                "SELECT piece FROM hackamore_pieces WHERE transcript = ? ORDER BY number", row[1:]
+            )
             entries: list[Any] = []
             pieces: list[bytes] = []
             for (piece,) in found:

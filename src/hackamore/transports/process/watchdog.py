@@ -151,7 +151,6 @@ def _lines(children: Iterable[tuple[str, Identity | None]], folders: Iterable[st
 
 
 def _open_list() -> int:
-    """Return a new file without a name."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create("hackamore-watchdog", os.MFD_CLOEXEC)
     import tempfile

@@ -849,7 +849,6 @@ def _objects(data: Any) -> Iterator[dict[str, Any]]:
 
 
 def _secrets_of(environment: Mapping[str, str]) -> Iterator[str]:
-    """Return the values of variables that are secret."""
     for name, value in environment.items():
         values = [value]
         if name == _HEADERS:

@@ -60,9 +60,10 @@ BOUND = (
     Bound(BASELINE, '\nVERSION = "{}"\n'),
     Bound("docs/concepts/compatibility.md", "| 1.0.33, {tested} |"),
     Bound("docs/concepts/compatibility.md", "and newer | {tested} |"),
-    Bound("docs/concepts/compatibility.md", "the pinned version, {}."),
 )
-"""Every place that changes with the pin, apart from the pin itself and from generated pages."""
+"""Every place that changes with the pin, apart from the pin itself, generated pages, and pages that name the pinned version alone."""
+SINCE = re.compile(r"and newer|older|^\| Claude Code, ")
+"""Lines of pages that name a version from which on something works, or that was tried: they stay as they are."""
 GENERATORS = ("simulator_page.py",)
 """The generators of pages that name the pinned version."""
 
@@ -267,6 +268,17 @@ def rebound(text: str, bound: Bound, old: dict[str, Any], new: dict[str, Any]) -
     return text.replace(before, after)
 
 
+def pages(project: Path = PROJECT) -> list[str]:
+    """Return the pages that name pinned versions: README and the documentation."""
+    return ["README.md", *sorted(path.relative_to(project).as_posix() for path in (project / "docs").rglob("*.md"))]
+
+
+def renamed(page: str, old: str, new: str) -> str:
+    """Return a page that names the new version where it named the pinned one."""
+    lines = page.splitlines(keepends=True)
+    return "".join(line if SINCE.search(line) else line.replace(old, new) for line in lines)
+
+
 def new_baseline(text: str, old: Seen, new: Seen) -> str:
     """Return the text of the drift baseline: new names are added, and names that only the old version has are taken out."""
     for kind, names in new.unmodelled.items():
@@ -304,6 +316,8 @@ def write(version: str, integrity: dict[str, str], old: Seen, new: Seen, project
     texts[BASELINE] = new_baseline(text_of(BASELINE), old, new)
     for bound in BOUND:
         texts[bound.path] = rebound(text_of(bound.path), bound, pin, after)
+    for path in pages(project):
+        texts[path] = renamed(text_of(path), pin["version"], version)
     changed = [path for path, text in texts.items() if (project / path).read_text(encoding="utf-8") != text]
     for path in changed:
         (project / path).write_text(texts[path], encoding="utf-8")

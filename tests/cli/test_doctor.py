@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import subprocess
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from tests.cli.command import Command
 from tests.support.patience import patience
 
 SECRET = "sk-ant-very-secret"
+PYPROJECT = Path(__file__).resolve().parents[2] / "pyproject.toml"
 
 
 @pytest.fixture
@@ -48,6 +51,10 @@ def test_all_is_well(hackamore: Command) -> None:
     assert found["hints"] == []
     assert found["login"]["variables_present"] == ["ANTHROPIC_API_KEY"]
     assert found["extras"]["cli"]["typer"]
+    declared = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    assert {extra: list(packages) for extra, packages in found["extras"].items()} == {
+        extra: [re.split(r"[\[>]", need)[0] for need in needs] for extra, needs in declared.items() if extra != "all"
+    }
 
 
 def test_page(hackamore: Command) -> None:

@@ -28,8 +28,8 @@ def new_cli(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 @pytest.fixture
 def copy(new_cli: Any, tmp_path: Path) -> Path:
-    """A project with nothing but the files that change with the pin."""
-    for path in {new_cli.PIN, *(bound.path for bound in new_cli.BOUND)}:
+    """A project with nothing but the files that may change with the pin."""
+    for path in {new_cli.PIN, *new_cli.pages(), *(bound.path for bound in new_cli.BOUND)}:
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(PROJECT / path, tmp_path / path)
     return tmp_path
@@ -54,7 +54,17 @@ def test_the_move_changes_the_pin_and_every_place(new_cli: Any, copy: Path) -> N
     old = seen(new_cli, FIELDS={"ResultMessage.gone", "Usage.fallback_credit"}, TYPES=set(drift_baseline.TYPES))
     new = seen(new_cli, FIELDS={"ResultMessage.fresh"}, FLAGS={"--fresh"}, TYPES={"system/fresh"})
     changed = new_cli.write("9.8.7", SUMS, old, new, copy)
-    assert set(changed) == {new_cli.PIN, *(bound.path for bound in new_cli.BOUND)}
+    naming = {
+        page
+        for page in new_cli.pages()
+        if any(
+            before["version"] in line and not new_cli.SINCE.search(line)
+            for line in (PROJECT / page).read_text().splitlines()
+        )
+    }
+    assert set(changed) == {new_cli.PIN, *naming, *(bound.path for bound in new_cli.BOUND)}
+    assert len(naming) > 5
+    assert f"install-cli {before['version']}" not in (copy / "docs/start/install.md").read_text()
 
     pin = tomllib.loads((copy / new_cli.PIN).read_text())
     assert pin["version"] == "9.8.7"

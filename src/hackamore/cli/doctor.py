@@ -38,7 +38,11 @@ if TYPE_CHECKING:
     from hackamore.cli.terminal import Terminal
     from hackamore.launch import Found, LaunchPlan
 
-_EXTRAS = {"cli": ("typer", "rich"), "mcp": ("mcp",), "pydantic": ("pydantic",), "trio": ("trio",)}
+_EXTRAS = {
+    "cli": ("typer", "rich"), "dask": ("distributed",), "mcp": ("mcp",), "otel": ("opentelemetry-api",),
+    "pool": ("psutil",), "postgres": ("psycopg",), "pydantic": ("pydantic",), "redis": ("redis",),
+    "s3": ("boto3",), "trio": ("trio",),
+}
 _NARROW = 60
 _LEFT = 17
 _MOST_SETTINGS = 16 * 1024 * 1024

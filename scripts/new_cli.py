@@ -62,7 +62,7 @@ BOUND = (
     Bound("docs/concepts/compatibility.md", "and newer | {tested} |"),
 )
 """Every place that changes with the pin, apart from the pin itself, generated pages, and pages that name the pinned version alone."""
-SINCE = re.compile(r"and newer|older|^\| Claude Code, ")
+SINCE = re.compile(r"and newer|\bolder|^\| Claude Code, ")
 """Lines of pages that name a version from which on something works, or that was tried: they stay as they are."""
 GENERATORS = ("simulator_page.py",)
 """The generators of pages that name the pinned version."""

@@ -39,9 +39,16 @@ if TYPE_CHECKING:
     from hackamore.launch import Found, LaunchPlan
 
 _EXTRAS = {
-    "cli": ("typer", "rich"), "dask": ("distributed",), "mcp": ("mcp",), "otel": ("opentelemetry-api",),
-    "pool": ("psutil",), "postgres": ("psycopg",), "pydantic": ("pydantic",), "redis": ("redis",),
-    "s3": ("boto3",), "trio": ("trio",),
+    "cli": ("typer", "rich"),
+    "dask": ("distributed",),
+    "mcp": ("mcp",),
+    "otel": ("opentelemetry-api",),
+    "pool": ("psutil",),
+    "postgres": ("psycopg",),
+    "pydantic": ("pydantic",),
+    "redis": ("redis",),
+    "s3": ("boto3",),
+    "trio": ("trio",),
 }
 _NARROW = 60
 _LEFT = 17

@@ -9,7 +9,7 @@ failure or timeout counts only if the same tests pass without the change: for a 
 because on a busy machine they may fail. `scripts/equivalent_mutants.toml` lists mutants that do not count.
 A change that takes effect at import runs in a process that imports the module from the changed source: a copy of one that has already
 imported all other packages. Its tests are those that execute functions of the module, and then those of modules that import it.
-A function that runs only while its module is imported, as those that build tables, has "no tests": its mutants also count as not noticed.
+So is tried what no test executes: it may run only while the module is imported, as functions that build tables.
 `--all` tries every package, two at a time, and writes the table of rates for contributors; `--table` makes it of files of `--json`.
 """
 
@@ -540,7 +540,8 @@ class Trial:
             if tests and sum(one.seconds for one in tests) + ran.seconds > self.each * self.slow:
                 break
             tests.append(ran)
-        mutant.outcome = self._judge(old, new, tests) if tests else NO_TESTS
+        # A function that runs while its module is imported has no tests of its own.
+        mutant.outcome = self._judge(old, new, tests) if tests else self._judge_import(mutant)
 
     def _judge_import(self, mutant: Mutant) -> str:
         """Return the outcome of a change of a table or constant: new processes import the module from the changed source."""

@@ -191,6 +191,8 @@ def test_an_installed_cli_is_in_the_folder_for_data(tmp_path: Path) -> None:
 def test_an_option_that_repeats_the_variable_is_named_after_it(tmp_path: Path) -> None:
     path = program(tmp_path / "claude")
     assert find_cli(path, {"HACKAMORE_CLI_PATH": path}) == (path, "HACKAMORE_CLI_PATH")
+    environment = {"HACKAMORE_CLI_PATH": f"~/{os.path.basename(path)}", "HOME": os.path.dirname(path)}
+    assert find_cli(None, environment) == (path, "HACKAMORE_CLI_PATH")
     assert find_cli(path, {"HACKAMORE_CLI_PATH": f"{path}-2"}) == (path, "cli_path")
 
 

@@ -130,6 +130,17 @@ class Bench:
         return [type(job).__name__ for job in self.jobs]
 
 
+def test_a_start_that_fails_while_the_pool_stops_leaves_no_process() -> None:
+    bench = Bench()
+    bench.ask("a")
+    [start] = bench.jobs
+    bench.core.close()
+    bench.core.stop_all()
+    bench.take()
+    bench.end(start, StartError("stopped"))
+    assert bench.core.stats().live == 0
+
+
 def test_every_cell_leads_to_a_state_that_has_cells() -> None:
     assert {state for state, _ in SLOT} == set(State)
     assert set(SLOT.values()) <= set(State)
@@ -699,6 +710,9 @@ def test_two_pools_with_one_registry() -> None:
     assert second.slot is None
     one.core.beaten(registry.beat("one", ["a"]), one.now)
     one.give_back(first.slot)  # it is wanted: it hibernates, and the lease goes
+    assert [
+        event.reason for event in one.core.take_events(places=False) if isinstance(event, ConversationHibernated)
+    ] == ["wanted"]
     one.end_all()
     two.now = 9.0
     two.take()
@@ -1133,6 +1147,18 @@ def test_a_process_that_was_not_measured_counts_as_much_as_the_others() -> None:
     assert bench.kinds() == ["Start"]
     bench.end_all()
     assert bench.core.memory == 400 * MB
+
+
+def test_a_process_that_is_not_measured_and_leaves_needs_no_memory() -> None:
+    bench = Bench(max_live=9, memory=1000 * MB)
+    waiters = [bench.ask("b"), bench.ask("c")]
+    bench.end_all()
+    before = bench.core.memory
+    bench.give_back(waiters[0].slot, spoiled=True)
+    assert bench.kinds() == ["Finish"]
+    assert bench.core.memory < before
+    bench.end_all()
+    assert bench.core.memory < before
 
 
 class Play:

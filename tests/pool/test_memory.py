@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -31,6 +32,35 @@ def test_the_memory_of_a_tree_is_that_of_all_its_processes() -> None:
         assert min(sizes) > 0
         root.communicate()
     assert resident({3: root.pid}) == {3: 0}
+
+
+THREADS = """
+import subprocess, sys, threading, time
+threads = [threading.Thread(target=lambda: (subprocess.Popen(["cat"]), stop.wait())) for stop in [threading.Event()] * 2]
+for thread in threads:
+    thread.daemon = True
+    thread.start()
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_children_count_whichever_thread_started_them(monkeypatch: pytest.MonkeyPatch, listed: bool) -> None:
+    exists = os.path.exists
+    # Some kernels do not list the children of a thread.
+    monkeypatch.setattr(os.path, "exists", lambda path: listed and exists(path))
+    with subprocess.Popen([sys.executable, "-c", THREADS], stdin=subprocess.PIPE) as root:
+        until = time.monotonic() + patience(30)
+        while [each.name() for each in psutil.Process(root.pid).children()] != ["cat", "cat"]:
+            assert time.monotonic() < until
+            time.sleep(0.005)
+        family = [psutil.Process(root.pid), *psutil.Process(root.pid).children()]
+        found: dict[int, int] = {}
+        sizes = [0]
+        while sizes != (sizes := [each.memory_info().rss for each in family]):
+            found = resident({3: root.pid})
+        assert found == {3: sum(sizes)}
+        root.communicate()
 
 
 def test_a_process_that_ends_while_its_tree_is_measured_counts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,6 +54,13 @@ def test_tasks_keep_their_places() -> None:
     assert due(queue, 29.0) == ["a", "b", "c", "d", "e"]
 
 
+def test_tasks_come_in_the_order_in_which_they_were_put_not_by_name() -> None:
+    queue = TaskQueue()
+    for task in ("beta", "alpha", "gamma"):
+        queue.put(task)
+    assert due(queue, 0.0) == ["beta", "alpha", "gamma"]
+
+
 def test_only_the_tasks_that_are_looked_at_leave_the_queue() -> None:
     queue = TaskQueue()
     for task in "abc":

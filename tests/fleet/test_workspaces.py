@@ -49,6 +49,11 @@ def files(place: Place) -> dict[str, str]:
         (lambda: Worktree("a", branch="{task}/{task}"), "branch"),
         (lambda: Worktree("a", branch="a..b/{task}"), "branch"),
         (lambda: Worktree("a", branch="{task}.lock"), "branch"),
+        (lambda: Worktree("a", branch="a/.{task}"), "branch"),
+        (lambda: Worktree("a", branch="a./{task}"), "branch"),
+        (lambda: Worktree("a", branch="a//{task}"), "branch"),
+        (lambda: Worktree("a", branch="a@{{{task}"), "branch"),
+        (lambda: Worktree("a", branch="{task}/"), "branch"),
         (lambda: Worktree("a", branch="-{task}"), "branch"),
         (lambda: Worktree("a", commit=1), "commit"),  # type: ignore[arg-type]
         (lambda: Worktree("a", timeout=0), "timeout"),

@@ -615,6 +615,7 @@ def test_a_fork_carries_what_the_next_request_depends_on(tmp_path: Path) -> None
     found = {each["type"]: each for each in entries(path)}
     assert found["content-replacement"]["replacements"] == [kept]
     assert found["relocated"]["relocatedCwd"] == "/new"
+    assert {each["sessionId"] for each in entries(path)} == {copy}
     for odd in ({}, {"replacements": [7, {"x": 1}, {"toolUseId": "later"}]}, {"replacements": 7}):
         writer.note("content-replacement", **odd)
     writer.save(tmp_path)

@@ -33,6 +33,14 @@ def test_a_record_has_one_line_its_ids_and_the_place_that_logged_it(caplog: pyte
     assert [second[name] for name in ("session_id", "turn_id", "pid", "code")] == ["s", None, 8, "X"]
 
 
+def test_a_helper_can_log_for_its_caller(caplog: pytest.LogCaptureFixture) -> None:
+    def helper() -> None:
+        logger.warning("for the caller", stacklevel=2)
+
+    helper()
+    assert [record.funcName for record in caplog.records] == ["test_a_helper_can_log_for_its_caller"]
+
+
 def test_a_level_that_is_off_costs_nothing(caplog: pytest.LogCaptureFixture) -> None:
     class Costly:
         def __str__(self) -> str:

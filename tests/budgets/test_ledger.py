@@ -26,7 +26,10 @@ VERSION_2 = """
         WITHOUT ROWID;
     CREATE TABLE calls (id INTEGER PRIMARY KEY CHECK (id = 1), usd REAL NOT NULL, tokens REAL NOT NULL);
     INSERT INTO accounts VALUES ('', 2500000000, 7, -1, 5);
+    INSERT INTO accounts (key, usd) VALUES ('tenant=a', 0);
     INSERT INTO reservations VALUES ('turn', '', 250000000, 4, 'machine|boot|space|1|1|abc', 1);
+    INSERT INTO reservations VALUES ('more', '', 250000000, 4, 'machine|boot|space|1|1|abc', 1);
+    INSERT INTO reservations VALUES ('more', 'tenant=a', 1000000000, 1, 'machine|boot|space|1|1|abc', 1);
     PRAGMA user_version = 2;
 """
 __all__ = ["opened"]
@@ -224,13 +227,24 @@ def test_a_file_of_an_older_version_is_brought_up_to_date(tmp_path: Path) -> Non
     path = tmp_path / "budget.db"
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.executescript(VERSION_2)
-    with Budget(usd=100.0, path=path) as budget:
+    with Budget(usd=100.0, per={"tenant": None}, path=path) as budget:
         budget.charge(0.5, 1)
         assert budget.spent == Spend(3.0, 8)
-        assert budget.account().reserved == Spend(0.25, 4)
+        assert budget.account().reserved == Spend(0.5, 8)
+        assert budget.account(tenant="a").reserved == Spend(1.0, 1)
     with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("SELECT * FROM accounts").fetchall() == [("", 3_000_000_000, 8, -1, 5)]
+        assert connection.execute("SELECT * FROM accounts WHERE key = ''").fetchall() == [("", 3_000_000_000, 8, -1, 5)]
         assert connection.execute("PRAGMA user_version").fetchone() == (3,)
+
+
+def test_each_key_warns_once_whatever_others_did(ledger: Ledger) -> None:
+    points = {key: [(key, Bounds(50, 50))] for key in ("tenant=a", "tenant=b")}
+    ledger.charge([], points["tenant=b"], 10, 10)
+    both = [("tenant=a", "usd"), ("tenant=a", "tokens")]
+    assert ledger.charge([], points["tenant=a"], 60, 60)[1] == both
+    assert ledger.charge([], points["tenant=a"], 1, 1)[1] == []
+    assert ledger.charge([], points["tenant=b"], 60, 60)[1] == [("tenant=b", "usd"), ("tenant=b", "tokens")]
+    assert ledger.rows() == [Row("tenant=a", 61, 61), Row("tenant=b", 70, 70)], "one row for each key"
 
 
 def test_the_cost_of_a_reservation_does_not_grow_with_the_open_turns(opened: list[sqlite3.Connection]) -> None:

@@ -246,6 +246,34 @@ def test_one_who_waits_keeps_others_out_while_its_process_runs(opened: Opened, c
         assert registry.acquire(waiter, "three").taken is not keeps
 
 
+def test_a_heartbeat_keeps_its_own_holder_alive_alone(opened: Opened, clock: Clock) -> None:
+    registry, observer = opened(), opened()
+    registry.acquire("a", FAR)
+    registry.acquire("b", "one")
+    taken = []
+    for _ in range(5):
+        registry.beat("one", ["b"])
+        taken.append(observer.acquire("a", "other").taken)
+        clock.now += 5
+    assert taken == [False, False, False, True, True]
+
+
+def test_a_lease_that_another_has_is_not_given_back(opened: Opened) -> None:
+    registry = opened()
+    assert registry.acquire("a", "one").taken  # it has no session yet
+    registry.release("a", "two")
+    assert not registry.acquire("a", "three").taken
+
+
+def test_one_who_asks_again_and_again_still_waits(opened: Opened, clock: Clock) -> None:
+    registry = opened()
+    registry.acquire("a", "one")
+    for _ in range(4):
+        assert not registry.acquire("a", "two").taken
+        assert registry.beat("one", ["a"]) == Beat(wanted=("a",))
+        clock.now += 2
+
+
 def test_a_conversation_without_a_session_leaves_no_row(path: Path, opened: Opened) -> None:
     registry = opened()
     registry.acquire("a", "me")

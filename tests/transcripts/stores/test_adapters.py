@@ -180,6 +180,20 @@ def test_titles_and_tags_of_others_are_no_conflict(making: Callable[[str], Make]
     anyio.run(scenario)
 
 
+def test_an_entry_with_a_known_uuid_counts_once(making: Callable[[str], Make], kind: str) -> None:
+    make = making(kind)
+
+    async def scenario() -> None:
+        store = make()
+        known = {"type": "user", "uuid": "u-1", "n": 1}
+        await store.append(KEY, [known, {"type": "user", "uuid": "u-2", "n": 2}])
+        await store.append(KEY, [known, {"type": "tag", "n": 3}, known])
+        await store.append(KEY, [{"type": "tag", "n": 3}])
+        assert numbers(await store.load(KEY)) == [1, 2, 3, 3]
+
+    anyio.run(scenario)
+
+
 def test_an_append_whose_answer_was_lost_can_be_repeated(making: Callable[[str], Make], kind: str) -> None:
     make = making(kind)
 

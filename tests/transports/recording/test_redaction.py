@@ -218,6 +218,10 @@ def test_names_of_people_are_masked_and_names_of_machines_stay(monkeypatch: pyte
         made.prepare(LaunchPlan(argv=("claude",), environment=environment, cwd="/srv"))
         assert made.text("by ann-lee, bann-lee, ann-lees") == "by <hackamore-user>, bann-lee, ann-lees"
         assert made.places.live["<hackamore-user>"] == "ann-lee"  # a replay puts it in
+    for name, masked in (("eva", True), ("li", False)):  # two letters stand in too many texts
+        made = Redactor(Vault())
+        made.prepare(LaunchPlan(argv=("claude",), environment={"USER": name}, cwd="/srv"))
+        assert made.text(f"by {name}") == ("by <hackamore-user>" if masked else f"by {name}")
     common = "root user users admin home runner ubuntu debian nobody claude app node test Admin"
     for name in (*common.split(), "me"):
         made = Redactor(Vault())
@@ -985,7 +989,11 @@ def test_all_servers_of_a_plan_are_learned_from() -> None:
     }
     started = LaunchPlan(
         argv=("claude", f"--mcp-config={json.dumps({'mcpServers': servers})}"),
-        environment={"HTTPS_PROXY": "http://ann:tulip%2Fgarden@proxy:8080", "FOLDER": "/usr/bin"},
+        environment={
+            "HTTPS_PROXY": "http://ann:tulip%2Fgarden@proxy:8080",
+            "HTTP_PROXY": "http://ann:orchid:meadow@proxy:8080",
+            "FOLDER": "/usr/bin",
+        },
         cwd="/srv",
     )
     made = Redactor(Vault())
@@ -1000,7 +1008,7 @@ def test_all_servers_of_a_plan_are_learned_from() -> None:
             "letmein-please",
             "shop-token-number-1",
         ),
-        *("tulip%2Fgarden", "tulip/garden"),
+        *("tulip%2Fgarden", "tulip/garden", "orchid:meadow"),
     ):
         assert made.text(f"It is {secret}!").startswith("It is <hackamore-key-")
         assert secret not in str(shown_arguments(started, made))

@@ -37,7 +37,7 @@ CREATE TABLE IF NOT EXISTS {prefix}entries (
 CREATE UNIQUE INDEX IF NOT EXISTS {prefix}entries_uuid ON {prefix}entries (project, session, part, uuid) WHERE uuid IS NOT NULL;
 """
 _OF_TRANSCRIPT = "project = %s AND session = %s AND part = %s"
-_SCHEMA_LOCK = 0x6272_6964_6C65
+_SCHEMA_LOCK = 0x6861_636B_616D
 """The advisory lock under which the tables are made: two programs that make them at the same time would disturb each other."""
 
 

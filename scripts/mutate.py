@@ -101,6 +101,7 @@ MORE_TESTS = {
         "tests/transports/process/test_orphans.py",
     ),
     "testing": (
+        "tests/fidelity",
         "tests/queries/test_map.py",
         "tests/queries/test_retry.py",
         "tests/session/test_ask.py",
@@ -137,7 +138,9 @@ NOT_HERE = (
 )
 # The tests of other packages run on asyncio only: what shells have of their own is here, and is generated elsewhere.
 ON_EVERY_SHELL = ("transports", "waiting")
-ARGUMENTS = ("-q", "--capture=no", "-pno:cacheprovider", "-pno:xdist", "-m", "not real_cli")
+# What simulates the CLI is judged beside the real one.
+BESIDE_THE_REAL_CLI = ("testing",)
+ARGUMENTS = ("-q", "--capture=no", "-pno:cacheprovider", "-pno:xdist")
 OUTCOMES = ("killed", "survived", "no tests", "timeout", "equivalent", "not valid")
 KILLED, SURVIVED, NO_TESTS, TIMEOUT, EQUAL, BROKEN = OUTCOMES
 EXIT = {0: SURVIVED, 1: KILLED, 3: BROKEN}
@@ -180,9 +183,10 @@ def tests_of(path: Path) -> list[str]:
 
 
 def shells(paths: Sequence[Path]) -> list[str]:
-    """Return the arguments of pytest that choose on which shells the tests of files and packages run."""
+    """Return the arguments of pytest that choose the tests of files and packages: on which shells, and whether with the real CLI."""
     packages = {path.relative_to(PROJECT / "src" / "hackamore").parts[0] for path in paths}
-    return [] if packages.intersection(ON_EVERY_SHELL) else ["--shell=asyncio"]
+    chosen = [] if packages.intersection(ON_EVERY_SHELL) else ["--shell=asyncio"]
+    return chosen if packages.intersection(BESIDE_THE_REAL_CLI) else [*chosen, "-m", "not real_cli"]
 
 
 @functools.cache

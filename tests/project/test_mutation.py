@@ -121,9 +121,12 @@ def test_a_module_of_tables_has_the_tests_that_import_it(mutate: Any) -> None:
 
 
 def test_the_loops_of_trio_and_threads_are_measured_on_their_shells(mutate: Any) -> None:
-    waiting, launch = (PROJECT / "src" / "hackamore" / name for name in ("waiting/event_loops.py", "launch"))
-    assert mutate.shells([waiting]) == mutate.shells([launch, waiting]) == []
-    assert mutate.shells([launch]) == ["--shell=asyncio"]
+    names = ("waiting/event_loops.py", "launch", "testing")
+    waiting, launch, testing = (PROJECT / "src" / "hackamore" / name for name in names)
+    without = ["-m", "not real_cli"]
+    assert mutate.shells([waiting]) == mutate.shells([launch, waiting]) == without
+    assert mutate.shells([launch]) == ["--shell=asyncio", *without]
+    assert mutate.shells([testing]) == ["--shell=asyncio"], "what simulates the CLI is judged beside the real one"
 
 
 def test_rates_of_several_runs_are_pooled(mutate: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

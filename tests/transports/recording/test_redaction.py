@@ -209,6 +209,25 @@ def test_the_account_is_masked_but_not_everything_named_so(name: str) -> None:
     assert redactor().text("Acme", name) == "<hackamore-account-1>"
 
 
+@pytest.mark.parametrize("inner", [{"x": "one two"}, ["one two", ["five six"]], [[], {}, "one two"]])
+def test_everything_in_a_masked_object_is_masked_behind_nested_ones(inner: Any) -> None:
+    line = json.dumps({"env": {"A": inner, "B": "three four"}, "after": "seven eight"}).encode()
+    masked = redactor().line(line, inbound=True)[0]
+    assert not re.search(rb"one|three|five", masked)
+    assert json.loads(masked)["after"] == "seven eight"
+
+
+def test_a_value_is_judged_by_the_name_beside_it() -> None:
+    for name, secret in (("DB_PASSWORD", True), ("COLOUR", False)):
+        line = json.dumps({"variables": [{"name": name, "value": "tulips in a row"}]}).encode()
+        assert (b"tulips" not in redactor().line(line, inbound=True)[0]) is secret
+    for text in (
+        json.dumps({"name": "DB_PASSWORD", "value": "tulips in a row"}),
+        '{"x": NaN, "password": "tulips in a row"}',
+    ):
+        assert b"tulips" not in redactor().line(text.encode(), inbound=False)[0]
+
+
 def test_names_of_people_are_masked_and_names_of_machines_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("USER", "root")
     personal = [{name: "ann-lee"} for name in ("USER", "LOGNAME")]

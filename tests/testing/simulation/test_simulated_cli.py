@@ -26,6 +26,8 @@ from hackamore.messages import (
     AuthenticationError,
     ResultError,
     StreamEvent,
+    TextBlock,
+    ThinkingBlock,
     UnknownMessage,
     UserMessage,
 )
@@ -556,6 +558,16 @@ def test_structured_output() -> None:
         schema = {"type": "json_schema", "schema": {"type": "object"}}
         answer = sync.run("go", Options(output_format=schema), transport=cli)
         assert answer.result.structured_output == {"n": 3}
+
+
+def test_thinking_comes_before_the_text() -> None:
+    with SimulatedCLI(Script().user().thinks("hm").says("Four.")) as cli:
+        answer = sync.run("go", transport=cli)
+    blocks = [
+        block for message in answer.messages if isinstance(message, AssistantMessage) for block in message.content
+    ]
+    assert [type(block) for block in blocks] == [ThinkingBlock, TextBlock]
+    assert [getattr(block, "thinking", "") for block in blocks] == ["hm", ""]
 
 
 def test_structured_output_that_does_not_fit_or_is_late() -> None:

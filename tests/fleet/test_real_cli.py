@@ -9,6 +9,7 @@ import subprocess
 import threading
 import time
 from collections import Counter, defaultdict
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -93,16 +94,19 @@ def check_work(blown: Storm, worker: Worker, work_of: Callable[[str], str]) -> N
         worker: the model.
         work_of: returns the log of a task.
     """
-    counted = sum(map(len, worker.requests.values()))
+    # The CLI writes its output and its transcript late: a kill can lose a reply whose command has run. The next attempt asks for it again.
+    lost = {task: sum(after < before for before, after in pairwise(steps)) for task, steps in worker.requests.items()}
+    counted = sum(map(len, worker.requests.values())) - sum(lost.values())
     known, unknown = spent(blown)
     print(f"replies: {known} known, {unknown} unknown, {counted} counted by the model")
     assert known <= counted <= known + unknown, (known, counted, unknown, blown.killed)
     for row in blown.journal.rows():
         task = row.task.removeprefix("task-")
         steps = worker.requests[task]
-        assert len(steps) <= row.tokens // REPLY_TOKENS + row.unknown_calls, (row, steps)
-        # Resumed and not redone: no request has less history than one before it.
-        assert steps == sorted(steps), (task, steps)
+        assert len(steps) - lost[task] <= row.tokens // REPLY_TOKENS + row.unknown_calls, (row, steps)
+        # Resumed and not redone: no request has less history than one before it, but for one reply that a kill has lost.
+        assert all(after >= before - 1 for before, after in pairwise(steps)), (task, steps)
+        assert lost[task] < row.attempt, (task, steps)
         # A command that a kill interrupted has an unknown outcome, and is not repeated.
         log = work_of(row.task).split()
         assert max(Counter(log).values(), default=1) == 1

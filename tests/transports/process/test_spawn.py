@@ -183,11 +183,18 @@ def test_a_folder_into_which_a_dying_child_still_writes_is_removed_in_the_end(
             os.rmdir(folder)
 
 
-def test_a_short_run_is_known_to_the_watchdog_while_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_short_run_is_known_to_the_watchdog_while_it_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     known: list[object] = []
-    monkeypatch.setattr(watchdog, "started", lambda mark, who: known.append((mark, who[0], watchdog.count)))
+
+    def started(mark: str, who: tuple[int, str]) -> None:
+        known.append((mark, who[0], watchdog.count))
+        (tmp_path / "known").touch()
+
+    monkeypatch.setattr(watchdog, "started", started)
     with nothing_left():
-        done = ShortRun("0-marked").run(["/bin/sh", "-c", "echo $$; cat; exit 3"], 60.0)
+        # One that has ended before it is looked up is not noted.
+        wait = f"echo $$; until [ -e {tmp_path}/known ]; do sleep 0.01; done; exit 3"
+        done = ShortRun("0-marked").run(["/bin/sh", "-c", wait], 60.0)
         assert done.returncode == 3
         assert known == [("0-marked", int(done.stdout), 1)]
         assert watchdog.count == 0

@@ -269,8 +269,13 @@ def rebound(text: str, bound: Bound, old: dict[str, Any], new: dict[str, Any]) -
 
 
 def pages(project: Path = PROJECT) -> list[str]:
-    """Return the pages that name pinned versions: README and the documentation."""
-    return ["README.md", *sorted(path.relative_to(project).as_posix() for path in (project / "docs").rglob("*.md"))]
+    """Return what names pinned versions for users: README, the documentation, and the texts of two commands, one of which is a page."""
+    commands = ("src/hackamore/cli/app.py", "src/hackamore/cli/demo.py")
+    return [
+        "README.md",
+        *commands,
+        *sorted(path.relative_to(project).as_posix() for path in (project / "docs").rglob("*.md")),
+    ]
 
 
 def renamed(page: str, old: str, new: str) -> str:

@@ -1,4 +1,4 @@
-"""On a platform without POSIX the import says at once what to do."""
+"""On a platform without POSIX the import names the way out."""
 
 from __future__ import annotations
 

@@ -22,20 +22,20 @@ import anyio
 
 import hackamore
 from hackamore import traces, transcripts
-from hackamore.answering.jobs import Job, Jobs
+from hackamore._engine.answering.jobs import Job, Jobs
+from hackamore._engine.launch.plan import LaunchPlan
+from hackamore._engine.session.readers import Progress, Readers
 from hackamore.budgets.ledger import Bounds, Ledger
 from hackamore.fleet.journal import open_journal
 from hackamore.fleet.states import Happening
 from hackamore.fleet.task import Spec
-from hackamore.launch.plan import LaunchPlan
 from hackamore.pool.registry import MemoryRegistry
-from hackamore.session.readers import Progress, Readers
 from hackamore.storage.holders import holder_name
+from hackamore.storage.places import SessionFiles
 from hackamore.testing import Script, SimulatedCLI
 from hackamore.testing.script.run import ScriptRun
 from hackamore.traces.reading import read_session
 from hackamore.transcripts import forking
-from hackamore.transcripts.places import SessionFiles
 from hackamore.transcripts.stores import SQLiteStore
 from hackamore.transcripts.transcript import Transcript, source_of
 from hackamore.transports.recording.redaction import Redactor, Vault
@@ -43,10 +43,10 @@ from hackamore.transports.recording.redaction import Redactor, Vault
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from hackamore.answering.jobs import JobParts
+    from hackamore._engine.answering.jobs import JobParts
+    from hackamore._engine.session.core import SessionCore
     from hackamore.fleet.journal import Journal
     from hackamore.messages import Message
-    from hackamore.session.core import SessionCore
 
 ME = holder_name()
 FREE = Bounds(None, None)

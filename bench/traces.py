@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 import anyio
 
 import hackamore
-from hackamore.launch.plan import LaunchPlan
+from hackamore._engine.launch.plan import LaunchPlan
 from hackamore.transports.recording.redaction import Redactor, Vault
 
 if TYPE_CHECKING:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import generated_parts
 
-from hackamore.protocol.control_table import OPERATIONS
-from hackamore.protocol.results import ControlResult
+from hackamore._engine.protocol.control_table import OPERATIONS
+from hackamore.messages.results import ControlResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hackamore.protocol.control_table import ControlRow
+    from hackamore._engine.protocol.control_table import ControlRow
 
 
 def table(rows: tuple[ControlRow, ...]) -> Iterator[str]:

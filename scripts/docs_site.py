@@ -45,12 +45,12 @@ API: dict[str, tuple[str, str, str]] = {
     "queries": (
         "Queries",
         "Functions and streams for one prompt.",
-        "hackamore.aio.query hackamore.aio.mapping hackamore.queries.outcomes hackamore.queries.prompts",
+        "hackamore.aio.query hackamore.aio.mapping hackamore._engine.queries.outcomes hackamore._engine.queries.prompts",
     ),
     "sessions": (
         "Sessions",
         "Conversations, turns and events.",
-        "hackamore.aio.session hackamore.protocol.states.session hackamore.session.events",
+        "hackamore.aio.session hackamore._engine.protocol.states.session hackamore._engine.session.events",
     ),
     "pool": ("Session pools", "`SessionPool`, its registries, events and numbers.", "hackamore.aio.pool"),
     "transcripts": ("Transcripts", "Conversations on the disk: lists, reading, usage and search.", ""),
@@ -68,7 +68,8 @@ API: dict[str, tuple[str, str, str]] = {
     "options": (
         "Option classes",
         "Options, timeouts, limits, retries, values of options, and versions of the CLI.",
-        "hackamore.options.options hackamore.options.bounds hackamore.options.retry hackamore.options.kinds hackamore.launch.versions",
+        "hackamore.options.options hackamore.options.bounds hackamore.options.retry hackamore.options.kinds "
+        "hackamore._engine.launch.versions",
     ),
     "messages": ("Message classes", "Messages and content blocks.", "hackamore.messages"),
     "hooks": ("Hook classes", "Matchers, inputs and outputs of hooks.", "hackamore.hooks"),

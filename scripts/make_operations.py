@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 import generated_modules
 from generated_modules import PACKAGE
 
-from hackamore.protocol.control_table import OPERATIONS
-from hackamore.protocol.results import ControlResult
+from hackamore._engine.protocol.control_table import OPERATIONS
+from hackamore.messages.results import ControlResult
 
 if TYPE_CHECKING:
-    from hackamore.protocol.control_table import ControlRow, Field
+    from hackamore._engine.protocol.control_table import ControlRow, Field
 
 ROWS = [row for rows in OPERATIONS.values() for row in rows if not row.by_hand]
 
 HEAD = '''\
-# Generated from src/hackamore/protocol/control_table.py by scripts/make_operations.py. Do not edit: edit the table and run `./dev format`.
+# Generated from src/hackamore/_engine/protocol/control_table.py by scripts/make_operations.py. Do not edit: run `./dev format`.
 """The control operations of a session: one method for each request of the control protocol."""
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from hackamore.checked.fields import to_wire
-from hackamore.protocol.results import {results}
+from hackamore.messages.results import {results}
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

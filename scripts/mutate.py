@@ -75,7 +75,7 @@ MORE_TESTS = {
         "tests/contract/test_from_inside.py",
         "tests/session/test_core.py",
         "tests/session/test_observers.py",
-        "tests/session/test_storing.py",
+        "tests/storing",
     ),
     "checked": ("tests/options", "tests/tools", "tests/hooks", "tests/project/test_official_names.py"),
     "launch": ("tests/options",),
@@ -116,7 +116,7 @@ MORE_TESTS = {
     "transcripts": (
         "tests/cli/test_sessions_command.py",
         "tests/pool/test_keys.py",
-        "tests/session/test_storing.py",
+        "tests/storing",
         "tests/transcripts/test_migration.py",
     ),
     "errors.py": ("tests/test_errors.py",),
@@ -165,9 +165,15 @@ QUICK_SECONDS = 0.2
 MOST_DOUBTS = 3
 
 
+def below(path: Path) -> tuple[str, ...]:
+    """Return the way from `src/hackamore` to a file or package, without `_engine`, as `tests` mirrors it."""
+    parts = path.relative_to(PROJECT / "src" / "hackamore").parts
+    return parts[1:] if parts[0] == "_engine" else parts
+
+
 def tests_of(path: Path) -> list[str]:
     """Return the tests of a file or package below `src/hackamore`."""
-    parts = path.relative_to(PROJECT / "src" / "hackamore").parts
+    parts = below(path)
     mirrored = PROJECT / "tests"
     for part in parts:
         if not (mirrored / part).is_dir():
@@ -184,7 +190,7 @@ def tests_of(path: Path) -> list[str]:
 
 def shells(paths: Sequence[Path]) -> list[str]:
     """Return the arguments of pytest that choose the tests of files and packages: on which shells, and whether with the real CLI."""
-    packages = {path.relative_to(PROJECT / "src" / "hackamore").parts[0] for path in paths}
+    packages = {below(path)[0] for path in paths}
     chosen = [] if packages.intersection(ON_EVERY_SHELL) else ["--shell=asyncio"]
     return chosen if packages.intersection(BESIDE_THE_REAL_CLI) else [*chosen, "-m", "not real_cli"]
 
@@ -713,7 +719,12 @@ def cell(found: Counter[str]) -> str:
 def every_package(chosen: argparse.Namespace) -> int:
     """Measure all packages, some at a time, and write the table of the page for contributors; return an exit code."""
     places = sorted(
-        {*(PROJECT / "src" / "hackamore").iterdir(), *(PROJECT / "src" / "hackamore" / name for name in PARTS)}
+        {
+            *(PROJECT / "src" / "hackamore").iterdir(),
+            *(PROJECT / "src" / "hackamore" / "_engine").iterdir(),
+            *(PROJECT / "src" / "hackamore" / name for name in PARTS),
+        }
+        - {PROJECT / "src" / "hackamore" / "_engine"}
     )
     places = [place for place in places if place.suffix == ".py" or (place / "__init__.py").is_file()]
     places = [place for place in [path.resolve() for path in chosen.paths] or places if tests_of(place)]

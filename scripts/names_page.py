@@ -41,8 +41,8 @@ PACKAGES = {
     "hackamore.dialogs": "permissions",
     "hackamore.hooks": "hooks",
     "hackamore.permissions": "permissions",
-    "hackamore.protocol.states.session": "sessions",
-    "hackamore.session.events": "sessions",
+    "hackamore._engine.protocol.states.session": "sessions",
+    "hackamore._engine.session.events": "sessions",
     "hackamore.tools": "tools",
 }
 

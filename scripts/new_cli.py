@@ -125,7 +125,7 @@ def look(program: Path) -> Seen:
     from drift import Drift, without_row
 
     import hackamore.testing.conformance.behaviours  # noqa: F401 - adds the checks
-    from hackamore.protocol.results import ServerInfo
+    from hackamore.messages.results import ServerInfo
     from hackamore.testing.conformance.bench import CLI_CHECKS, Bench
     from hackamore.testing.conformance.cli import run_checks
     from hackamore.testing.conformance.report import Report

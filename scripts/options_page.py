@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from hackamore._engine.launch.encode import ROWS_BY_NAME
+from hackamore._engine.launch.versions import FLAGS
 from hackamore.checked.fields import Checked, Field
-from hackamore.launch.encode import ROWS_BY_NAME
-from hackamore.launch.versions import FLAGS
 from hackamore.options import options as rows
 from hackamore.options.bounds import Limits, Timeouts
 from hackamore.options.options import Options

@@ -9,8 +9,8 @@ from enum import Enum
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hackamore.protocol.states import session as states
-from hackamore.protocol.states.session import (
+from hackamore._engine.protocol.states import session as states
+from hackamore._engine.protocol.states.session import (
     Ending,
     Exit,
     Half,

@@ -7,8 +7,8 @@ import sys
 import generated_parts
 import session_states_page
 
+from hackamore._engine.protocol.states.query import ONE_SHOT, Happening, State, Yield
 from hackamore.fleet import states as fleet
-from hackamore.protocol.states.query import ONE_SHOT, Happening, State, Yield
 
 HAPPENINGS = {
     Happening.MESSAGE: "a message",

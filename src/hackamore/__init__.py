@@ -50,7 +50,7 @@ PLACES: dict[str, str] = {
             "VersionDetectionError WorkspaceError"
         ),
         "hackamore.hooks": "HookContext HookMatcher HookOutput",
-        "hackamore.launch.versions": "CLIVersion version_meets_minimum",
+        "hackamore._engine.launch.versions": "CLIVersion version_meets_minimum",
         "hackamore.messages": (
             "AssistantMessage AuthenticationError ContentBlock Message RateLimitEvent RateLimitedError ResultError ResultMessage "
             "StreamEvent SystemMessage TextBlock ThinkingBlock ToolResultBlock ToolUseBlock UnknownBlock UnknownMessage UserMessage"
@@ -62,13 +62,13 @@ PLACES: dict[str, str] = {
         ),
         "hackamore.options.options": "Options",
         "hackamore.options.retry": "Retry",
-        "hackamore.queries.prompts": "Prompt",
-        "hackamore.queries.outcomes": "CollectResult RunResult",
+        "hackamore._engine.queries.prompts": "Prompt",
+        "hackamore._engine.queries.outcomes": "CollectResult RunResult",
         "hackamore.permissions": (
             "AddDirectories AddRules Allow Deny PermissionRequest PermissionRule RemoveDirectories RemoveRules ReplaceRules SetMode"
         ),
-        "hackamore.protocol.states.session": "SessionActivity SessionState TurnState",
-        "hackamore.session.events": (
+        "hackamore._engine.protocol.states.session": "SessionActivity SessionState TurnState",
+        "hackamore._engine.session.events": (
             "ActivityChanged BackgroundTasksChanged SessionCompleted SessionEvent SessionFailed SessionStarted SessionStopped "
             "TurnCompleted TurnStarted WarningRaised"
         ),

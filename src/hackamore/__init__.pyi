@@ -12,6 +12,34 @@ from hackamore import (
     traces,
     transcripts,
 )
+from hackamore._engine.launch.versions import (
+    CLIVersion,
+    version_meets_minimum,
+)
+from hackamore._engine.protocol.states.session import (
+    SessionActivity,
+    SessionState,
+    TurnState,
+)
+from hackamore._engine.queries.outcomes import (
+    CollectResult,
+    RunResult,
+)
+from hackamore._engine.queries.prompts import (
+    Prompt,
+)
+from hackamore._engine.session.events import (
+    ActivityChanged,
+    BackgroundTasksChanged,
+    SessionCompleted,
+    SessionEvent,
+    SessionFailed,
+    SessionStarted,
+    SessionStopped,
+    TurnCompleted,
+    TurnStarted,
+    WarningRaised,
+)
 from hackamore._version import (
     __version__,
 )
@@ -109,10 +137,6 @@ from hackamore.hooks import (
     HookMatcher,
     HookOutput,
 )
-from hackamore.launch.versions import (
-    CLIVersion,
-    version_meets_minimum,
-)
 from hackamore.messages import (
     AssistantMessage,
     AuthenticationError,
@@ -171,30 +195,6 @@ from hackamore.permissions import (
     RemoveRules,
     ReplaceRules,
     SetMode,
-)
-from hackamore.protocol.states.session import (
-    SessionActivity,
-    SessionState,
-    TurnState,
-)
-from hackamore.queries.outcomes import (
-    CollectResult,
-    RunResult,
-)
-from hackamore.queries.prompts import (
-    Prompt,
-)
-from hackamore.session.events import (
-    ActivityChanged,
-    BackgroundTasksChanged,
-    SessionCompleted,
-    SessionEvent,
-    SessionFailed,
-    SessionStarted,
-    SessionStopped,
-    TurnCompleted,
-    TurnStarted,
-    WarningRaised,
 )
 from hackamore.telemetry import (
     Telemetry,

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from hackamore import Allow, ElicitationResult, HookMatcher, Limits, Options, Timeouts, UserDialogResult
-from hackamore.answering.jobs import Job, Jobs, SessionParts
+from hackamore._engine.answering.jobs import Job, Jobs, SessionParts
+from hackamore._engine.protocol.deadlines import TurnDeadlines
+from hackamore._engine.session.core import SessionCore
+from hackamore._engine.session.readers import Readers
 from hackamore.checked.functions import Reach
-from hackamore.protocol.deadlines import TurnDeadlines
-from hackamore.session.core import SessionCore
-from hackamore.session.readers import Readers
 from hackamore.tools import ToolError
 
 

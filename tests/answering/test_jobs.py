@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from hackamore import HookMatcher, Options
-from hackamore.session.core import SessionCore
-from hackamore.session.readers import Readers
+from hackamore._engine.session.core import SessionCore
+from hackamore._engine.session.readers import Readers
 
 
 def asked(callback: Callable[..., Any] = lambda asked, context: None) -> SessionCore[Readers]:

@@ -10,13 +10,13 @@ import pytest
 from mcp.server.lowlevel import Server
 
 from hackamore import ControlRejectedError, Options, OptionsError, SessionClosedError, Timeouts
-from hackamore.answering.jobs import Job
-from hackamore.answering.mcp_calls import check_package
-from hackamore.answering.servers import Entry, Head, ObjectRun, Servers, failed
+from hackamore._engine.answering.jobs import Job
+from hackamore._engine.answering.mcp_calls import check_package
+from hackamore._engine.answering.servers import Entry, Head, ObjectRun, Servers, failed
+from hackamore._engine.session.core import SessionCore
+from hackamore._engine.session.readers import Readers
+from hackamore.messages.results import McpServersChange
 from hackamore.options.observing import CallbackCall, Observation
-from hackamore.protocol.results import McpServersChange
-from hackamore.session.core import SessionCore
-from hackamore.session.readers import Readers
 from hackamore.tools import ToolContext, tool, tool_server
 from tests.support.observing import Noting, Observer
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from hackamore import HackamoreError, HookMatcher, Limits, Options, StreamWarning, TurnTimeoutError
-from hackamore.answering.jobs import Job
-from hackamore.answering.observers import Observers, observers_of
+from hackamore._engine.answering.jobs import Job
+from hackamore._engine.answering.observers import Observers, observers_of
+from hackamore._engine.protocol.deadlines import TURN_KINDS
+from hackamore._engine.queries.plain import PlainQuery
+from hackamore._engine.session.steering import SteeredQuery
 from hackamore.options.observing import ONE_TURN, CallbackEnd
-from hackamore.protocol.deadlines import TURN_KINDS
-from hackamore.queries.plain import PlainQuery
-from hackamore.session.steering import SteeredQuery
 from tests.session.test_deadlines import HOOK, RESULT, RUNNING, TEXT, Clocked
 from tests.support.observing import Noting, Observer
 

@@ -13,11 +13,11 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from hackamore._engine.protocol.states.session import SessionState
 from hackamore.aio.from_thread import run_in
 from hackamore.errors import ControlRejectedError, SessionClosedError
 from hackamore.hooks import HookMatcher, HookOutput
 from hackamore.permissions import Allow
-from hackamore.protocol.states.session import SessionState
 from hackamore.tools import ToolContext, tool, tool_server
 from hackamore.waiting.event_loops import Loop
 from tests.contract import shows

@@ -13,8 +13,8 @@ from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver import Image as McpImage
 
 from hackamore import Options
+from hackamore._engine.protocol.states.session import TurnState
 from hackamore.messages import UserMessage
-from hackamore.protocol.states.session import TurnState
 from hackamore.testing import Repeat, Reply, ScriptedModel, ToolCall
 from hackamore.tools import Image, ToolContext, ToolError, ToolResult, tool, tool_server
 from tests.contract import shows

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hackamore import Limits
-from hackamore.answering import stdio
-from hackamore.answering.stdio import StdioConnection
+from hackamore._engine.answering import stdio
+from hackamore._engine.answering.stdio import StdioConnection
 from hackamore.tools import ToolContext, tool, tool_server
 from tests.tools.support import call_request, request
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hackamore.answering.jobs import Job
+    from hackamore._engine.answering.jobs import Job
 
 
 @tool

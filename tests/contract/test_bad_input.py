@@ -16,10 +16,10 @@ from hackamore import (
     SessionClosedError,
     Timeouts,
 )
+from hackamore._engine.protocol.states.session import SessionState
 from hackamore.errors import ControlTimeoutError, TurnTimeoutError
 from hackamore.hooks import HookMatcher, HookOutput
 from hackamore.permissions import Deny
-from hackamore.protocol.states.session import SessionState
 from hackamore.tools import tool, tool_server
 from tests.contract import shows
 from tests.support.inside import hurry

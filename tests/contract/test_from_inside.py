@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from hackamore._engine.protocol.states.session import SessionState, TurnState
 from hackamore.hooks import HookMatcher, HookOutput
 from hackamore.permissions import Deny
-from hackamore.protocol.states.session import SessionState, TurnState
 from hackamore.tools import ToolContext, tool, tool_server
 from tests.contract import shows
 from tests.support.leaks import alive

@@ -27,10 +27,10 @@ from hackamore import (
     TurnStarted,
     WarningRaised,
 )
+from hackamore._engine.protocol.states.session import SessionActivity, SessionState, TurnState
 from hackamore.errors import CheckpointingNotEnabledError, CLIExitedDuringInitError, ControlTimeoutError
 from hackamore.hooks import HookMatcher
 from hackamore.permissions import Allow
-from hackamore.protocol.states.session import SessionActivity, SessionState, TurnState
 from tests.contract import shows
 from tests.support.leaks import alive
 from tests.support.light import Light

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from hackamore import Session
-from hackamore.protocol import results as control_results
+from hackamore.messages import results as control_results
 from hackamore.sync import Session as BlockingSession
 from tests.support.operations import operations
 

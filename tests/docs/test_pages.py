@@ -15,8 +15,8 @@ import pytest
 import hackamore
 import hackamore.sync
 import hackamore.testing
+from hackamore._engine.protocol.states.query import ONE_SHOT, State, Yield
 from hackamore.errors import WarningCode
-from hackamore.protocol.states.query import ONE_SHOT, State, Yield
 from tests.support.patience import patience
 
 PROJECT = Path(__file__).resolve().parents[2]

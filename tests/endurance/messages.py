@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hackamore import AssistantMessage, Timeouts
-from hackamore.session.events import TurnCompleted
+from hackamore._engine.session.events import TurnCompleted
 from tests.support.light import light, resident
 from tests.support.shell import Backend, Shell
 from tests.support.talking import each, got, make, steps

@@ -21,10 +21,10 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from hackamore.launch.plan import LaunchPlan
+from hackamore._engine.launch.plan import LaunchPlan
+from hackamore.storage.places import SessionFiles
 from hackamore.traces.page import page_pieces
 from hackamore.traces.reading import read_session, read_trace
-from hackamore.transcripts.places import SessionFiles
 from hackamore.transports.recording.reading import read_recording
 from hackamore.transports.recording.recorder import SessionRecord, TapeFile, header_line
 from hackamore.transports.recording.redaction import Redactor, Vault

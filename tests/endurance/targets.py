@@ -16,13 +16,13 @@ from random import Random
 from typing import Any
 
 from hackamore import HackamoreError, HookMatcher, Limits, Options, Timeouts, tool, tool_server
+from hackamore._engine.protocol import events
+from hackamore._engine.protocol.connection import Connection
+from hackamore._engine.session.core import SessionCore
+from hackamore._engine.session.readers import Readers
 from hackamore.errors import DecodeError
 from hackamore.messages import decode
 from hackamore.permissions import Allow
-from hackamore.protocol import events
-from hackamore.protocol.connection import Connection
-from hackamore.session.core import SessionCore
-from hackamore.session.readers import Readers
 from hackamore.testing import Script, SimulatedCLI, with_faults
 from hackamore.testing.faults import Split
 from hackamore.testing.faults.flow import Item, Stage

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from hackamore.launch import LaunchPlan
+    from hackamore._engine.launch import LaunchPlan
     from hackamore.testing import Script
     from hackamore.transports.base import AsyncTransport, SyncTransport
     from tests.fidelity.case import Case

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from hackamore._engine.launch.discovery import Found, find_cli, find_program
 from hackamore.errors import CLINotFoundError, SpawnError, StartError
-from hackamore.launch.discovery import Found, find_cli, find_program
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hackamore.launch.plan import CHILD_ID, NOT_INHERITED, build_environment
+from hackamore._engine.launch.plan import CHILD_ID, NOT_INHERITED, build_environment
 from hackamore.options.options import Options
 from tests.contract import shows
 

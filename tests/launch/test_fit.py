@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hackamore import CLIVersion, Options, UnsupportedCLIVersionError, version_meets_minimum
-from hackamore.launch import FLAGS, LaunchPlan, build_plan, fit
+from hackamore._engine.launch import FLAGS, LaunchPlan, build_plan, fit
 from tests.contract import shows
 
 OLDEST, OLD, PINNED = (1, 0, 33), (2, 0, 0), (2, 1, 330)

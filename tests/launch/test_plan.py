@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hackamore import Options, SystemPromptFile
+from hackamore._engine.launch import LaunchPlan, build_plan, needs_session
+from hackamore._engine.launch.plan import MAX_ARGUMENT, argument_space
 from hackamore.errors import OptionsError
 from hackamore.hooks import HookMatcher
-from hackamore.launch import LaunchPlan, build_plan, needs_session
-from hackamore.launch.plan import MAX_ARGUMENT, argument_space
 from hackamore.tools import tool, tool_server
 from tests.contract import shows
 from tests.support.patience import patience
@@ -519,7 +519,7 @@ def test_an_argument_that_cannot_be_passed_names_its_option(
 def test_arguments_and_variables_may_have_what_the_system_takes_and_no_byte_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from hackamore.launch import plan as module
+    from hackamore._engine.launch import plan as module
 
     plan = plan_of(Options(model="caf\u00e9"))
     texts = [*plan.argv, *(f"{name}={value}" for name, value in plan.environment.items())]

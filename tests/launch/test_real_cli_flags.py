@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hackamore.launch import CLIVersion, VersionCache, build_plan, check
-from hackamore.launch.encode import ROWS
+from hackamore._engine.launch import CLIVersion, VersionCache, build_plan, check
+from hackamore._engine.launch.encode import ROWS
 from hackamore.options.options import Options
 from hackamore.transcripts.stores import MemoryStore
 from tests.support.patience import patience

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hackamore.errors import UnknownVersionError, UnsupportedCLIVersionError, VersionDetectionError
-from hackamore.launch.discovery import (
+from hackamore._engine.launch.discovery import (
     MINIMUM_ONE_SHOT,
     MINIMUM_SESSION,
     VersionCache,
     VersionFailure,
     check,
 )
-from hackamore.launch.versions import CLIVersion
+from hackamore._engine.launch.versions import CLIVersion
+from hackamore.errors import UnknownVersionError, UnsupportedCLIVersionError, VersionDetectionError
 from tests.support.reaching import mostly, reached, reaching
 
 if TYPE_CHECKING:

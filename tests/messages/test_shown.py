@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from hackamore import ResultMessage, RunResult
+from hackamore._engine.session.readers import TurnBase
 from hackamore.messages import Message, from_data
 from hackamore.messages.shown import markdown
-from hackamore.session.readers import TurnBase
 
 UUID = "11111111-2222-4333-8444-555555555555"
 TOOL_USE = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "ls"}}

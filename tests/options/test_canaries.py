@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hackamore import Options
+from hackamore._engine.launch.plan import build_plan
 from hackamore.errors import OptionsError, StartError
-from hackamore.launch.plan import build_plan
 from hackamore.options.kinds import SERVERS
 from hackamore.testing import cassette
 from hackamore.transports.recording.recorder import SessionRecord, shown_arguments

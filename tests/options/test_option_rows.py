@@ -8,8 +8,8 @@ from hackamore import (
     Options,
     SdkPluginConfig,
 )
-from hackamore.launch import LaunchPlan, build_plan, in_process_servers, needs_session
-from hackamore.launch.encode import ROWS
+from hackamore._engine.launch import LaunchPlan, build_plan, in_process_servers, needs_session
+from hackamore._engine.launch.encode import ROWS
 from tests.options.expectations import CASES, EXPECTED, UUID, Case, nothing
 
 BASE = ("claude", "--output-format", "stream-json", "--verbose")

@@ -555,7 +555,7 @@ def test_importing_options_is_light() -> None:
     # `inspect` comes with msgspec.
     heavy = ("asyncio", "dataclasses", "subprocess", "json", "tomllib", "difflib", "tempfile")
     code = (
-        "import sys; before = set(sys.modules); import hackamore.options.options, hackamore.launch; "
+        "import sys; before = set(sys.modules); import hackamore.options.options, hackamore._engine.launch; "
         f"print([name for name in {heavy!r} if name in sys.modules and name not in before])"
     )
     done = subprocess.run(

@@ -50,7 +50,7 @@ def test_every_option_is_documented_under_its_heading() -> None:
 
 
 def test_the_page_about_finding_the_cli_names_every_place_and_variable() -> None:
-    from hackamore.launch import discovery, plan
+    from hackamore._engine.launch import discovery, plan
 
     page = (REFERENCE / "finding-the-cli.md").read_text(encoding="utf-8")
     for place in (*discovery.HOME_PLACES, *discovery.SYSTEM_PLACES):

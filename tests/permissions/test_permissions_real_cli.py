@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hackamore import Options
+from hackamore._engine.launch.plan import conflicts
 from hackamore.hooks import HookMatcher, HookOutput
-from hackamore.launch.plan import conflicts
 from hackamore.permissions import (
     AddDirectories,
     AddRules,

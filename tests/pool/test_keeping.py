@@ -13,7 +13,7 @@ import pytest
 from hackamore import Options, SessionNotFoundError, StoreError
 from hackamore.pool.keeping import delete_steps, export_steps
 from hackamore.pool.registry import Record
-from hackamore.transcripts.places import project_key
+from hackamore.storage.places import project_key
 from hackamore.transcripts.stores import MemoryStore
 from tests.contract import shows
 from tests.pool.test_keys import NoDelete

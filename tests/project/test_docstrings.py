@@ -28,7 +28,7 @@ MODULES = (
     "hackamore.tools",
     "hackamore.errors",
     "hackamore.options.kinds",
-    "hackamore.launch.versions",
+    "hackamore._engine.launch.versions",
     "hackamore.transports.base",
     "hackamore.testing",
 )

@@ -16,12 +16,12 @@ import pytest
 import hackamore
 import hackamore.sync
 from hackamore import HookMatcher, Options, tool
+from hackamore._engine.launch import build_plan
+from hackamore._engine.launch.discovery import find_cli
+from hackamore._engine.launch.plan import conflicts
+from hackamore._engine.protocol.control import encode_request
 from hackamore.hooks import HookContext, PreToolUseHookInput
-from hackamore.launch import build_plan
-from hackamore.launch.discovery import find_cli
-from hackamore.launch.plan import conflicts
 from hackamore.messages import ResultMessage
-from hackamore.protocol.control import encode_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hackamore.protocol import events
-from hackamore.protocol.connection import Connection
+from hackamore._engine.protocol import events
+from hackamore._engine.protocol.connection import Connection
 from tests.support.patience import patience
 
 if TYPE_CHECKING:

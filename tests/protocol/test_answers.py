@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
+from hackamore._engine.protocol import events
+from hackamore._engine.protocol.connection import Connection
+from hackamore._engine.protocol.control import Answer, read_answer
+from hackamore._engine.protocol.states.session import SessionState
 from hackamore.errors import ControlRejectedError, InitializationError
 from hackamore.messages.control import ControlResponse
 from hackamore.messages.decode import decode
-from hackamore.protocol import events
-from hackamore.protocol.connection import Connection
-from hackamore.protocol.control import Answer, read_answer
-from hackamore.protocol.results import InterruptReceipt
-from hackamore.protocol.states.session import SessionState
+from hackamore.messages.results import InterruptReceipt
 from tests.contract import shows
 
 

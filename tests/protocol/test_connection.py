@@ -9,6 +9,9 @@ from typing import Any, TypeVar
 
 import pytest
 
+from hackamore._engine.protocol import events
+from hackamore._engine.protocol.connection import Connection, Role
+from hackamore._engine.protocol.states.session import Ending, Handshake, SessionActivity, SessionState, TurnState
 from hackamore.errors import (
     CLIExitedDuringInitError,
     ControlRejectedError,
@@ -24,11 +27,8 @@ from hackamore.errors import (
     UnsupportedCLIVersionError,
 )
 from hackamore.messages import AssistantMessage, ResultMessage
+from hackamore.messages.results import InterruptReceipt, ServerInfo
 from hackamore.options.bounds import Limits
-from hackamore.protocol import events
-from hackamore.protocol.connection import Connection, Role
-from hackamore.protocol.results import InterruptReceipt, ServerInfo
-from hackamore.protocol.states.session import Ending, Handshake, SessionActivity, SessionState, TurnState
 from tests.contract import shows
 
 E = TypeVar("E", bound=events.Event)

@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from hackamore._engine.protocol import events, frames
+from hackamore._engine.protocol.connection import Connection, Role
+from hackamore._engine.protocol.states.session import Ending, Handshake, SessionActivity, SessionState, TurnState
 from hackamore.errors import (
     CLIExitedDuringInitError,
     ControlTimeoutError,
@@ -19,11 +22,8 @@ from hackamore.errors import (
     TooManyPendingRequestsError,
 )
 from hackamore.messages import CommandLifecycleMessage, InitMessage
+from hackamore.messages.results import ControlResult, ServerInfo
 from hackamore.options.bounds import Limits
-from hackamore.protocol import events, frames
-from hackamore.protocol.connection import Connection, Role
-from hackamore.protocol.results import ControlResult, ServerInfo
-from hackamore.protocol.states.session import Ending, Handshake, SessionActivity, SessionState, TurnState
 from tests.protocol.test_connection import HOOK, MCP, TOOL, Host, assistant, report, result, session_state, tasks
 
 # -- ids and frames ----------------------------------------------------------------------------------------------------

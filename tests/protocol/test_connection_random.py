@@ -12,11 +12,11 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from hackamore._engine.protocol import events
+from hackamore._engine.protocol.connection import Connection, Role
+from hackamore._engine.protocol.states.session import Handshake, SessionState
 from hackamore.errors import HackamoreError, SlowConsumerError
 from hackamore.options.bounds import Limits
-from hackamore.protocol import events
-from hackamore.protocol.connection import Connection, Role
-from hackamore.protocol.states.session import Handshake, SessionState
 from tests.contract import shows
 from tests.support.examples import examples
 from tests.support.reaching import reached, reaching

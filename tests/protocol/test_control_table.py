@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
+from hackamore._engine.protocol import frames
+from hackamore._engine.protocol.control import _starts, encode_request, malformed, row_for
+from hackamore._engine.protocol.control_table import ROWS, ControlRow, Direction, FailPolicy, Field, _op, _par, _theirs
 from hackamore.errors import StreamWarning
+from hackamore.messages import results as control_results
+from hackamore.messages.results import ControlResult, RewindResult, _dict, _list, _none, decode_result
 from hackamore.options.bounds import Timeouts
-from hackamore.protocol import frames
-from hackamore.protocol import results as control_results
-from hackamore.protocol.control import _starts, encode_request, malformed, row_for
-from hackamore.protocol.control_table import ROWS, ControlRow, Direction, FailPolicy, Field, _op, _par, _theirs
-from hackamore.protocol.results import ControlResult, RewindResult, _dict, _list, _none, decode_result
 from tests.contract import shows
 from tests.support.examples import examples
 from tests.support.reaching import mostly, reached, reaching

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 import hackamore
-from hackamore.launch import build_plan
+from hackamore._engine.launch import build_plan
+from hackamore._engine.protocol.deadlines import Deadlines
+from hackamore._engine.session.core import SessionCore
+from hackamore._engine.session.readers import Progress, Readers
 from hackamore.options.bounds import LONGEST_SECONDS
-from hackamore.protocol.deadlines import Deadlines
-from hackamore.session.core import SessionCore
-from hackamore.session.readers import Progress, Readers
 from tests.contract import shows
 from tests.support.seeds import seeded
 
@@ -164,7 +164,7 @@ class Conversation:
         self.core = SessionCore(options, lambda function: function(), Readers)
         self.now = 0.0
         plan = build_plan(options, prompt=None, session=True, base_environment={}, child_id="one", local=False)
-        self.core.initialize(plan, self.now)
+        self.core.initialize(plan, self.now, bytes)
         request = json.loads(self.core.connection.data_to_send().splitlines()[0])
         response = {"subtype": "success", "request_id": request["request_id"], "response": {}}
         self.say({"type": "control_response", "response": response})

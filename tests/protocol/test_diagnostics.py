@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from hackamore._engine.protocol.diagnostics import exit_code_hint, process_failure
 from hackamore.errors import ProcessError
-from hackamore.protocol.diagnostics import exit_code_hint, process_failure
 
 
 def failure(exit_code: int | None, stderr: bytes = b"", *, empty: bool = True) -> ProcessError:

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hackamore import Limits, Options
+from hackamore._engine.protocol.connection import PLAIN
+from hackamore._engine.protocol.framing import OversizedLine, _split
+from hackamore._engine.queries.plain import PlainQuery
 from hackamore.messages import AssistantMessage, Message, ResultMessage, StreamEvent, TextBlock, decode
 from hackamore.messages.decode import decode_run
-from hackamore.protocol.connection import PLAIN
-from hackamore.protocol.framing import OversizedLine, _split
-from hackamore.queries.plain import PlainQuery
 from tests.protocol.test_connection import Host, report
 from tests.protocol.test_deadlines import Operations
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hackamore.protocol.framing import LineFramer, OversizedLine
+from hackamore._engine.protocol.framing import LineFramer, OversizedLine
 from tests.support.reaching import reached, reaching
 
 

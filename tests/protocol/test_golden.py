@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hackamore import Limits, Options
+from hackamore._engine.queries.plain import PlainQuery
 from hackamore.errors import StreamWarning
 from hackamore.messages import MESSAGE_TYPES, Message, SessionStateChangedMessage
-from hackamore.queries.plain import PlainQuery
 
 GOLDEN = (Path(__file__).parent.parent / "messages" / "frames.jsonl").read_bytes()
 NOISE = b'not json\n{"type":"from_the_future"}\r\n\n"text"\n{"type":"assistant","session_id":7}\n'

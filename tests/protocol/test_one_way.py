@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hackamore._engine.protocol import events
+from hackamore._engine.protocol.connection import Connection
+from hackamore._engine.protocol.states.session import Ending, SessionState
 from hackamore.errors import DecodeErrorLimitError, ProcessError, SessionClosedError, TurnTimeoutError
 from hackamore.messages import MESSAGE_TYPES, SessionStateChangedMessage
 from hackamore.options.bounds import Limits
-from hackamore.protocol import events
-from hackamore.protocol.connection import Connection
-from hackamore.protocol.states.session import Ending, SessionState
 from tests.contract import shows
 
 GOLDEN = (Path(__file__).parent.parent / "messages" / "frames.jsonl").read_bytes()

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from hackamore._engine.protocol import events
+from hackamore._engine.protocol.connection import Connection
+from hackamore._engine.protocol.control_table import ROWS, Direction
+from hackamore._engine.protocol.states.session import Ending, SessionActivity, TurnState
 from hackamore.errors import ControlRejectedError, SessionNotFoundError, StreamWarning
-from hackamore.messages import AssistantMessage, ResultMessage, TextBlock, UserMessage
-from hackamore.protocol import events, results
-from hackamore.protocol.connection import Connection
-from hackamore.protocol.control_table import ROWS, Direction
-from hackamore.protocol.states.session import Ending, SessionActivity, TurnState
+from hackamore.messages import AssistantMessage, ResultMessage, TextBlock, UserMessage, results
 from hackamore.testing import Repeat, Reply, ScriptedModel, ToolCall
 from tests.contract import shows
 from tests.protocol.driving import Driver

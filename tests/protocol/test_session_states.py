@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from hackamore.protocol.states import session as s
-from hackamore.protocol.states.session import (
+from hackamore._engine.protocol.states import session as s
+from hackamore._engine.protocol.states.session import (
     Half,
     Handshake,
     Process,

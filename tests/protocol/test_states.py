@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from hackamore import Limits, Options, Timeouts
+from hackamore._engine.protocol.states.query import ONE_SHOT, Happening, State, Yield
+from hackamore._engine.queries.plain import PlainQuery
 from hackamore.errors import (
     DecodeError,
     DecodeErrorLimitError,
@@ -21,8 +23,6 @@ from hackamore.errors import (
     UnsupportedCLIVersionError,
 )
 from hackamore.messages import AssistantMessage, ResultMessage, UnknownMessage
-from hackamore.protocol.states.query import ONE_SHOT, Happening, State, Yield
-from hackamore.queries.plain import PlainQuery
 from tests.contract import shows
 
 ASSISTANT = b'{"type":"assistant","message":{"content":[{"type":"text","text":"hi"}]},"session_id":"s1"}\n'

@@ -9,11 +9,9 @@ import msgspec
 import pytest
 
 from hackamore import ProcessError
-from hackamore.errors import UnsupportedCLIVersionError
-from hackamore.messages import BackgroundTasksChangedMessage, from_data
-from hackamore.protocol import events, frames
-from hackamore.protocol.connection import Connection, Role
-from hackamore.protocol.diagnostics import (
+from hackamore._engine.protocol import events, frames
+from hackamore._engine.protocol.connection import Connection, Role
+from hackamore._engine.protocol.diagnostics import (
     did_not_exit,
     exit_code_hint,
     incomplete_last_line,
@@ -21,8 +19,10 @@ from hackamore.protocol.diagnostics import (
     process_failure,
     refused_option,
 )
-from hackamore.protocol.framing import LineFramer
-from hackamore.protocol.log import issue, one_line
+from hackamore._engine.protocol.framing import LineFramer
+from hackamore._engine.protocol.log import issue, one_line
+from hackamore.errors import UnsupportedCLIVersionError
+from hackamore.messages import BackgroundTasksChangedMessage, from_data
 from tests.protocol.test_connection import HOOK, Host, assistant, result, tasks
 
 

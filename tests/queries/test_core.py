@@ -21,13 +21,13 @@ from hackamore import (
     Timeouts,
     TurnTimeoutError,
 )
+from hackamore._engine.queries.ending import Recent, TextDeltas, last_text, partial_of
+from hackamore._engine.queries.outcomes import CollectResult, RunResult, conclude, with_output_type
+from hackamore._engine.queries.plain import PlainQuery, is_steered
+from hackamore._engine.queries.prompts import Feeder, OnePrompt, is_many, one_prompt, steering_reasons
 from hackamore.checked.schemas import schema_for
 from hackamore.messages import Message, ResultMessage, from_data
 from hackamore.permissions import Allow
-from hackamore.queries.ending import Recent, TextDeltas, last_text, partial_of
-from hackamore.queries.outcomes import CollectResult, RunResult, conclude, with_output_type
-from hackamore.queries.plain import PlainQuery, is_steered
-from hackamore.queries.prompts import Feeder, OnePrompt, is_many, one_prompt, steering_reasons
 
 MIB = 1024 * 1024
 

@@ -572,7 +572,7 @@ def test_start_errors_come_at_the_first_use_and_once(shell: Shell, tmp_path: Pat
 def test_no_cli_anywhere_lists_the_places(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr("hackamore.launch.discovery.SYSTEM_PLACES", ())
+    monkeypatch.setattr("hackamore._engine.launch.discovery.SYSTEM_PLACES", ())
     monkeypatch.delenv("HACKAMORE_CLI_PATH", raising=False)
 
     async def scenario() -> None:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from hackamore import OutputError
+from hackamore._engine.queries.outcomes import last_refusal
 from hackamore.checked.schemas import decode_output
 from hackamore.messages import ResultMessage, from_data
-from hackamore.queries.outcomes import last_refusal
 
 REFUSAL = "Output does not match required schema: /n: must be integer"
 

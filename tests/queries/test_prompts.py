@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hackamore import Options, OptionsError, PromptIterableError, StreamWarning
+from hackamore._engine.queries.ending import partial_of
+from hackamore._engine.queries.plain import tell, warn_before_start, with_guards
+from hackamore._engine.queries.prompts import Feeder, OnePrompt, checked_blocks, one_prompt, steering_reasons
 from hackamore.messages.decode import from_data
-from hackamore.queries.ending import partial_of
-from hackamore.queries.plain import tell, warn_before_start, with_guards
-from hackamore.queries.prompts import Feeder, OnePrompt, checked_blocks, one_prompt, steering_reasons
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -25,11 +25,11 @@ from hackamore import (
     StreamWarning,
     sync,
 )
+from hackamore._engine.queries.ending import partial_of
+from hackamore._engine.queries.outcomes import CollectResult
+from hackamore._engine.queries.retrying import CONTINUE, Attempts
 from hackamore.errors import DecodeError, SessionNotFoundError
 from hackamore.messages import AssistantMessage, ResultMessage
-from hackamore.queries.ending import partial_of
-from hackamore.queries.outcomes import CollectResult
-from hackamore.queries.retrying import CONTINUE, Attempts
 from hackamore.testing import Script, SimulatedCLI
 from hackamore.transports.base import AsyncTransport
 from tests.contract import shows

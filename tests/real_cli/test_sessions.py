@@ -8,11 +8,11 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from hackamore._engine.protocol.states.session import SessionActivity, SessionState, TurnState
 from hackamore.errors import ControlRejectedError, SessionClosedError, TurnCancelledError
 from hackamore.hooks import HookMatcher, HookOutput
 from hackamore.messages import UserMessage
 from hackamore.permissions import AddRules, Allow, Deny, PermissionRule
-from hackamore.protocol.states.session import SessionActivity, SessionState, TurnState
 from hackamore.sync import Session as BlockingSession
 from hackamore.testing import Repeat, Reply, ScriptedModel, ToolCall
 from hackamore.tools import Image, tool, tool_server

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from hackamore._engine.protocol.states.session import SessionActivity, SessionState, TurnState
 from hackamore.errors import ControlRejectedError, TurnCancelledError
 from hackamore.messages import AssistantMessage, ResultMessage, UserMessage
 from hackamore.permissions import Allow, Deny
-from hackamore.protocol.states.session import SessionActivity, SessionState, TurnState
 from hackamore.testing import Repeat, Reply, ScriptedModel, Stall, ToolCall
 from tests.contract import shows
 from tests.support.patience import patience

@@ -30,10 +30,10 @@ from hackamore import (
     TurnTimeoutError,
     tool_server,
 )
-from hackamore.launch import build_plan
-from hackamore.protocol.events import BadLine
-from hackamore.protocol.states.session import SessionState, TurnState
-from hackamore.session.core import (
+from hackamore._engine.launch import build_plan
+from hackamore._engine.protocol.events import BadLine
+from hackamore._engine.protocol.states.session import SessionState, TurnState
+from hackamore._engine.session.core import (
     EXIT_SECONDS,
     SessionBase,
     SessionCore,
@@ -42,7 +42,7 @@ from hackamore.session.core import (
     prompt_fields,
     sent_servers,
 )
-from hackamore.session.events import (
+from hackamore._engine.session.events import (
     ActivityChanged,
     BackgroundTasksChanged,
     SessionCompleted,
@@ -54,8 +54,8 @@ from hackamore.session.events import (
     TurnStarted,
     WarningRaised,
 )
-from hackamore.session.readers import Answer, Flag, Inbox, Progress, Readers, TurnBase, size_of
-from hackamore.session.steering import SteeredQuery
+from hackamore._engine.session.readers import Answer, Flag, Inbox, Progress, Readers, TurnBase, size_of
+from hackamore._engine.session.steering import SteeredQuery
 from tests.session.test_deadlines import HOOK, IDLE, RESULT, RUNNING, TASK_ENDED, TEXT, Clocked
 
 TASKS = {
@@ -815,7 +815,7 @@ def starting(**options: Any) -> tuple[SessionCore[Readers], dict[str, Any]]:
     core: SessionCore[Readers] = SessionCore(given, lambda function: function(), Readers)
     plan = build_plan(given, prompt=None, session=True, base_environment={}, child_id="one", local=False)
     core.connection.begin_start()
-    core.initialize(plan, 50.0)
+    core.initialize(plan, 50.0, bytes)
     (frame,) = core.connection.data_to_send().splitlines()
     return core, json.loads(frame)
 

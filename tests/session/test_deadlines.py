@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from hackamore import HookMatcher, Options, StreamWarning, Timeouts, TurnTimeoutError
-from hackamore.protocol.states.session import TurnState
-from hackamore.session.core import SessionCore
-from hackamore.session.readers import Audience, Progress, Readers
-from hackamore.session.steering import SteeredQuery
+from hackamore._engine.protocol.states.session import TurnState
+from hackamore._engine.session.core import SessionCore
+from hackamore._engine.session.readers import Audience, Progress, Readers
+from hackamore._engine.session.steering import SteeredQuery
 from tests.contract import shows
 
 

@@ -19,9 +19,9 @@ from typing import Any
 import pytest
 
 from hackamore import ControlRejectedError, ControlTimeoutError, Limits, SessionClosedError, SpawnError, Timeouts
+from hackamore._engine.protocol.states.session import SessionState
 from hackamore.aio.session import Session as AsyncSession
 from hackamore.hooks import HookMatcher
-from hackamore.protocol.states.session import SessionState
 from hackamore.sync.session import Session as SyncSession
 from tests.contract import shows
 from tests.support.leaks import alive, wait_gone

@@ -32,6 +32,15 @@ from hackamore import (
     Timeouts,
     TurnTimeoutError,
 )
+from hackamore._engine.protocol.states.session import SessionActivity, SessionState, TurnState
+from hackamore._engine.session.events import (
+    SessionCompleted,
+    SessionFailed,
+    SessionStarted,
+    SessionStopped,
+    TurnCompleted,
+    TurnStarted,
+)
 from hackamore.errors import (
     CheckpointingNotEnabledError,
     ControlRejectedError,
@@ -40,15 +49,6 @@ from hackamore.errors import (
 )
 from hackamore.hooks import HookMatcher
 from hackamore.messages import AssistantMessage
-from hackamore.protocol.states.session import SessionActivity, SessionState, TurnState
-from hackamore.session.events import (
-    SessionCompleted,
-    SessionFailed,
-    SessionStarted,
-    SessionStopped,
-    TurnCompleted,
-    TurnStarted,
-)
 from hackamore.transports.process.processes import descendants
 from tests.contract import shows
 from tests.support.inside import hurry, pending_requests, wake

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from hackamore import Allow, HookMatcher, Limits, Options, SlowConsumerError
-from hackamore.protocol.states.session import TurnState
-from hackamore.session.core import SessionCore
-from hackamore.session.events import ActivityChanged, SessionFailed
-from hackamore.session.readers import Inbox, Readers
+from hackamore._engine.protocol.states.session import TurnState
+from hackamore._engine.session.core import SessionCore
+from hackamore._engine.session.events import ActivityChanged, SessionFailed
+from hackamore._engine.session.readers import Inbox, Readers
 from tests.contract import shows
 
 MANY = 10_000

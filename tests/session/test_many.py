@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from hackamore._engine.protocol.states.session import SessionState
 from hackamore.hooks import HookMatcher, HookOutput
 from hackamore.permissions import Deny
-from hackamore.protocol.states.session import SessionState
 from hackamore.tools import ToolContext, tool, tool_server
 from tests.contract import shows
 from tests.support.leaks import alive

@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 
 from hackamore import HackamoreError, Timeouts
+from hackamore._engine.protocol.states.session import SessionState
 from hackamore.hooks import HookMatcher
 from hackamore.permissions import Allow
-from hackamore.protocol.states.session import SessionState
 from hackamore.testing import Repeat, Reply, ScriptedModel, ToolCall
 from hackamore.tools import tool, tool_server
 from tests.conftest import RealCLI

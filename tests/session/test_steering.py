@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from hackamore import HookMatcher, Limits, Options, ProcessError, StreamWarning, TurnTimeoutError
+from hackamore._engine.session.core import SessionCore
+from hackamore._engine.session.events import WarningRaised
+from hackamore._engine.session.readers import Inbox
+from hackamore._engine.session.steering import SteeredQuery
 from hackamore.errors import DecodeErrorLimitError, LineTooLongError, PromptIterableError, SlowConsumerError
-from hackamore.session.core import SessionCore
-from hackamore.session.events import WarningRaised
-from hackamore.session.readers import Inbox
-from hackamore.session.steering import SteeredQuery
 
 TEXT = {"type": "assistant", "message": {"role": "assistant", "content": [{"type": "text", "text": "hello"}]}}
 RESULT = {"type": "result", "subtype": "success"}

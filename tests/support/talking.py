@@ -8,9 +8,9 @@ import time
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any
 
+from hackamore._engine.protocol.states.session import SessionState
 from hackamore.aio.session import Session as AsyncSession
 from hackamore.messages import AssistantMessage, TextBlock
-from hackamore.protocol.states.session import SessionState
 from hackamore.sync.session import Session as SyncSession
 from tests.support.patience import patience
 

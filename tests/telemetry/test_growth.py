@@ -13,7 +13,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.trace import TracerProvider
 
 from hackamore import Options, Telemetry
-from hackamore.queries.plain import PlainQuery
+from hackamore._engine.queries.plain import PlainQuery
 from tests.support.patience import patience
 
 if TYPE_CHECKING:

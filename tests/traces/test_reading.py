@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from hackamore.errors import SessionNotFoundError
+from hackamore.storage.places import SessionFiles
 from hackamore.traces import reading
 from hackamore.traces.items import LANES, Item
 from hackamore.traces.page import write_page
 from hackamore.traces.reading import GrowingTrace, Trace, read_session, read_trace
-from hackamore.transcripts.places import SessionFiles
 from hackamore.transports.recording.reading import read_recording
 from tests.traces.written import CANARY, Tape, call, everything, text
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hackamore import TranscriptError, transcripts
-from hackamore.transcripts import places
+from hackamore.storage import places
 from tests.contract import shows
 from tests.transcripts.disk import Writer, line, some_id
 

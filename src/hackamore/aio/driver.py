@@ -21,19 +21,20 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from hackamore.answering.servers import CLOSE_SECONDS
-from hackamore.session.core import driver_error
+from hackamore._engine.answering.servers import CLOSE_SECONDS
+from hackamore._engine.session.core import driver_error
 from hackamore.transports.base import AsyncPushTransport
+from hackamore.transports.recording.masking import Mask
 from hackamore.waiting.event_loops import Loop, context_for_thread, current_task, end_program, run_cancellable
 from hackamore.waiting.threads import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from hackamore.answering.jobs import Job
-    from hackamore.answering.routing import Callbacks
-    from hackamore.launch import LaunchPlan
-    from hackamore.session.core import SessionCore
+    from hackamore._engine.answering.jobs import Job
+    from hackamore._engine.answering.routing import Callbacks
+    from hackamore._engine.launch import LaunchPlan
+    from hackamore._engine.session.core import SessionCore
     from hackamore.transports.base import AsyncTransport
 
 __all__ = ["Driver"]
@@ -128,7 +129,7 @@ class Driver:
         try:
             try:
                 await self._transport.start(self._plan)
-                core.initialize(self._plan, time.monotonic())
+                core.initialize(self._plan, time.monotonic(), Mask(self._plan))
                 await self._move()
             except Exception as error:
                 core.connection.fail(driver_error(error))

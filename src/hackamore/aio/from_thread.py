@@ -9,8 +9,8 @@ import inspect
 import threading
 from typing import TYPE_CHECKING, Any
 
+from hackamore._engine.session.core import SessionBase
 from hackamore.errors import SessionClosedError
-from hackamore.session.core import SessionBase
 from hackamore.waiting.event_loops import context_for_thread
 
 if TYPE_CHECKING:

@@ -10,6 +10,9 @@ from collections.abc import AsyncIterable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, cast, overload
 
+from hackamore._engine.queries.outcomes import RunResult, with_output_type
+from hackamore._engine.queries.retrying import Attempts
+from hackamore._engine.session.readers import Flag
 from hackamore.aio.attempts import answered
 from hackamore.aio.pool_seam import PoolSeam
 from hackamore.aio.query import query
@@ -18,9 +21,6 @@ from hackamore.checked.fields import integer
 from hackamore.errors import ConcurrentUseError, HackamoreError, OptionsError, StreamError, short_traceback
 from hackamore.options.options import Options
 from hackamore.options.retry import Retry
-from hackamore.queries.outcomes import RunResult, with_output_type
-from hackamore.queries.retrying import Attempts
-from hackamore.session.readers import Flag
 from hackamore.transports.base import TransportSource
 from hackamore.waiting.threads import Mark
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from types import TracebackType
 
+    from hackamore._engine.queries.outcomes import CollectResult
+    from hackamore._engine.queries.prompts import Prompt
     from hackamore.aio.query import QueryStream
-    from hackamore.queries.outcomes import CollectResult
-    from hackamore.queries.prompts import Prompt
 
 __all__ = ["MapStream", "map"]
 

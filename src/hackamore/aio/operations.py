@@ -1,4 +1,4 @@
-# Generated from src/hackamore/protocol/control_table.py by scripts/make_operations.py. Do not edit: edit the table and run `./dev format`.
+# Generated from src/hackamore/_engine/protocol/control_table.py by scripts/make_operations.py. Do not edit: run `./dev format`.
 """The control operations of a session: one method for each request of the control protocol."""
 
 from __future__ import annotations
@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from hackamore.checked.fields import to_wire
-from hackamore.protocol.results import (
+from hackamore.messages.results import (
     BackgroundTasksResult,
     BinaryVersion,
     CancelledMessage,

@@ -11,6 +11,11 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast, overload
 
+from hackamore._engine.protocol.log import one_line
+from hackamore._engine.queries.ending import TextDeltas
+from hackamore._engine.queries.outcomes import CollectResult, RunResult, with_output_type
+from hackamore._engine.queries.plain import PlainQuery, is_steered, tell, warn_before_start, with_guards
+from hackamore._engine.queries.retrying import Attempts
 from hackamore.aio.attempts import answered
 from hackamore.aio.waits import (
     OtherShell,
@@ -32,11 +37,6 @@ from hackamore.errors import (
 )
 from hackamore.options.bounds import checked_timeout
 from hackamore.options.options import Options
-from hackamore.protocol.log import one_line
-from hackamore.queries.ending import TextDeltas
-from hackamore.queries.outcomes import CollectResult, RunResult, with_output_type
-from hackamore.queries.plain import PlainQuery, is_steered, tell, warn_before_start, with_guards
-from hackamore.queries.retrying import Attempts
 from hackamore.transports.base import TransportSource
 from hackamore.transports.opening import open_async
 from hackamore.transports.process.prepare import Preparation
@@ -47,11 +47,11 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from types import TracebackType
 
+    from hackamore._engine.launch import LaunchPlan
+    from hackamore._engine.queries.prompts import Prompt, Prompts
     from hackamore.aio.session import Steered
-    from hackamore.launch import LaunchPlan
     from hackamore.messages import Message, ResultMessage
     from hackamore.options.retry import Retry
-    from hackamore.queries.prompts import Prompt, Prompts
     from hackamore.transports.base import AsyncTransport
 
 __all__ = ["QueryStream", "query", "run"]

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
     from contextlib import AbstractContextManager
 
-    from hackamore.launch import LaunchPlan
-    from hackamore.protocol.connection import Connection
-    from hackamore.session.core import SessionCore
-    from hackamore.session.readers import Flag, Inbox
+    from hackamore._engine.launch import LaunchPlan
+    from hackamore._engine.protocol.connection import Connection
+    from hackamore._engine.session.core import SessionCore
+    from hackamore._engine.session.readers import Flag, Inbox
     from hackamore.transports.base import AsyncTransport
 
 __all__ = ["Seam", "Starting", "starting"]

@@ -15,6 +15,16 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, cast, ov
 
 from msgspec import structs
 
+from hackamore._engine.protocol.log import issue
+from hackamore._engine.protocol.states.session import SessionState, TurnState
+from hackamore._engine.queries.ending import TextDeltas
+from hackamore._engine.queries.outcomes import CollectResult, require_format
+from hackamore._engine.queries.plain import with_guards
+from hackamore._engine.queries.retrying import Attempts
+from hackamore._engine.session.core import SessionBase, SessionCore, checked_content, prompt_fields, sent_servers
+from hackamore._engine.session.events import SessionEvent
+from hackamore._engine.session.readers import Inbox, Progress, Readers, TurnBase
+from hackamore._engine.session.steering import SteeredQuery
 from hackamore.aio.attempts import answered
 from hackamore.aio.operations import Operations
 from hackamore.aio.seam import Seam, starting
@@ -40,18 +50,8 @@ from hackamore.errors import (
     text_of,
 )
 from hackamore.messages import Message
+from hackamore.messages.results import ControlResult, McpServersChange
 from hackamore.options.bounds import checked_timeout
-from hackamore.protocol.log import issue
-from hackamore.protocol.results import ControlResult, McpServersChange
-from hackamore.protocol.states.session import SessionState, TurnState
-from hackamore.queries.ending import TextDeltas
-from hackamore.queries.outcomes import CollectResult, require_format
-from hackamore.queries.plain import with_guards
-from hackamore.queries.retrying import Attempts
-from hackamore.session.core import SessionBase, SessionCore, checked_content, prompt_fields, sent_servers
-from hackamore.session.events import SessionEvent
-from hackamore.session.readers import Inbox, Progress, Readers, TurnBase
-from hackamore.session.steering import SteeredQuery
 from hackamore.transports.opening import open_async
 from hackamore.transports.process.prepare import Preparation
 from hackamore.transports.process.private_folders import make_folder, remove_folder
@@ -61,18 +61,18 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Generator, Mapping
     from types import TracebackType
 
+    from hackamore._engine.protocol.log import SessionLog
+    from hackamore._engine.queries.ending import Item as QueryItem
+    from hackamore._engine.queries.ending import QueryCore
+    from hackamore._engine.queries.outcomes import RunResult
+    from hackamore._engine.queries.prompts import Priority, Prompt
+    from hackamore._engine.session.readers import Audience
+    from hackamore._engine.storing.resume import Private, Step
     from hackamore.aio.seam import Starting
     from hackamore.errors import StreamWarning
     from hackamore.messages import ResultMessage
     from hackamore.options.options import Options
     from hackamore.options.retry import Retry
-    from hackamore.protocol.log import SessionLog
-    from hackamore.queries.ending import Item as QueryItem
-    from hackamore.queries.ending import QueryCore
-    from hackamore.queries.outcomes import RunResult
-    from hackamore.queries.prompts import Priority, Prompt
-    from hackamore.session.readers import Audience
-    from hackamore.transcripts.stores.resume import Private, Step
     from hackamore.transports.base import AsyncTransport, TransportSource
 
 __all__ = ["EventCursor", "MessageCursor", "QuerySession", "Session", "Steered", "Turn", "start_session"]
@@ -191,7 +191,7 @@ class Life(Generic[A]):
         options = core.options
         if not self._own_transport or core.storing is None:
             return options
-        from hackamore.transcripts.stores.resume import resume_steps, wants_store
+        from hackamore._engine.storing.resume import resume_steps, wants_store
 
         if not wants_store(options):
             return options

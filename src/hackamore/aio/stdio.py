@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from hackamore._engine.answering.stdio import StdioConnection
 from hackamore.aio.driver import run_in_thread, run_job
-from hackamore.answering.stdio import StdioConnection
 from hackamore.errors import OptionsError, escape_terminal
 from hackamore.tools import ToolServer
 from hackamore.waiting.event_loops import Loop, context_for_thread
@@ -23,7 +23,7 @@ from hackamore.waiting.threads import Threads
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hackamore.answering.jobs import Job
+    from hackamore._engine.answering.jobs import Job
 
 __all__ = ["GRACE_SECONDS", "serve", "serve_blocking"]
 

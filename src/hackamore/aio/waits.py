@@ -21,7 +21,7 @@ from hackamore.waiting.threads import Call
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from hackamore.launch import LaunchPlan
+    from hackamore._engine.launch import LaunchPlan
     from hackamore.options.options import Options
     from hackamore.options.stores import SessionStore
     from hackamore.transports.base import AsyncTransport

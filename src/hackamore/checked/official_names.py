@@ -88,7 +88,7 @@ _PLAIN = frozenset(
         "ThinkingConfig",
     ]
 )
-_ROOMS = ("messages", "hooks", "permissions", "dialogs", "transports.base", "protocol.results", "options.kinds")
+_ROOMS = ("messages", "hooks", "permissions", "dialogs", "transports.base", "messages.results", "options.kinds")
 
 
 def advice(name: str) -> str:

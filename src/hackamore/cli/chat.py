@@ -12,6 +12,7 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
+from hackamore._engine.protocol.states.session import SessionActivity, TurnState
 from hackamore.aio.session import Session
 from hackamore.checked.fields import suggestion
 from hackamore.cli.flags import MODES, build_options
@@ -28,7 +29,6 @@ from hackamore.messages import (
     ToolUseBlock,
     UserMessage,
 )
-from hackamore.protocol.states.session import SessionActivity, TurnState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

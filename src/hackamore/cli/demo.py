@@ -15,6 +15,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hackamore._engine.launch import find_cli
+from hackamore._engine.queries.outcomes import with_output_type
 from hackamore.aio.session import Session
 from hackamore.checked.schemas import decode_output
 from hackamore.cli.running import FAILED, NOT_STARTED, run_async, show_query
@@ -22,7 +24,6 @@ from hackamore.cli.terminal import clean
 from hackamore.cli.transcript import Transcript, summary
 from hackamore.errors import CLINotFoundError
 from hackamore.hooks import HookMatcher, HookOutput
-from hackamore.launch import find_cli
 from hackamore.messages import (
     AssistantMessage,
     CommandLifecycleMessage,
@@ -36,7 +37,6 @@ from hackamore.messages import (
 from hackamore.options.bounds import Timeouts
 from hackamore.options.options import Options
 from hackamore.permissions import Allow, Deny
-from hackamore.queries.outcomes import with_output_type
 from hackamore.testing import Reply, Script, Thinking, ToolCall
 from hackamore.tools import tool, tool_server
 

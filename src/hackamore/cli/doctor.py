@@ -12,11 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
 
-from hackamore._version import __version__
-from hackamore.cli.flags import build_options
-from hackamore.cli.running import FAILED, NOT_STARTED, USAGE, with_flags
-from hackamore.errors import HackamoreError, OptionsError, SpawnError, StartError, escape_terminal
-from hackamore.launch import (
+from hackamore._engine.launch import (
     MINIMUM_ONE_SHOT,
     MINIMUM_SESSION,
     CLIVersion,
@@ -26,17 +22,21 @@ from hackamore.launch import (
     find_cli,
     fit,
 )
+from hackamore._engine.queries.prompts import steering_reasons
+from hackamore._version import __version__
+from hackamore.cli.flags import build_options
+from hackamore.cli.running import FAILED, NOT_STARTED, USAGE, with_flags
+from hackamore.errors import HackamoreError, OptionsError, SpawnError, StartError, escape_terminal
 from hackamore.options.bounds import Timeouts
 from hackamore.options.options import Options
-from hackamore.queries.prompts import steering_reasons
 from hackamore.transports.process.prepare import ask_version
 from hackamore.transports.process.short_runs import ShortRun
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from hackamore._engine.launch import Found, LaunchPlan
     from hackamore.cli.terminal import Terminal
-    from hackamore.launch import Found, LaunchPlan
 
 _EXTRAS = {
     "cli": ("typer", "rich"),

@@ -12,11 +12,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hackamore._engine.launch import find_cli
+from hackamore._engine.launch.discovery import installed_cli
 from hackamore.cli import npm
 from hackamore.cli.running import FAILED, NOT_STARTED
 from hackamore.errors import OptionsError, StartError
-from hackamore.launch import find_cli
-from hackamore.launch.discovery import installed_cli
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

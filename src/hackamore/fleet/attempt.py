@@ -11,6 +11,8 @@ from collections import deque
 from random import uniform
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from hackamore._engine.queries.outcomes import CollectResult, conclude, with_output_type
+from hackamore._engine.queries.retrying import CONTINUE
 from hackamore.budgets.metering import Meter
 from hackamore.checked.schemas import MisfitError, decode_raw
 from hackamore.errors import (
@@ -29,8 +31,6 @@ from hackamore.fleet.states import CAUSES, Cause, Happening, State
 from hackamore.fleet.task import Answer
 from hackamore.fleet.watching import AttemptWatch
 from hackamore.messages import RateLimitedError
-from hackamore.queries.outcomes import CollectResult, conclude, with_output_type
-from hackamore.queries.retrying import CONTINUE
 from hackamore.storage.holders import process_name, runs
 from hackamore.sync.query import query
 from hackamore.transports.process.orphans import end_orphan
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
 
+    from hackamore._engine.queries.outcomes import RunResult
     from hackamore.fleet.journal import Journal, Lease
     from hackamore.fleet.orders import Order
     from hackamore.fleet.workspaces import Place
     from hackamore.messages import Message
-    from hackamore.queries.outcomes import RunResult
     from hackamore.sync.query import QueryStream
     from hackamore.transports.base import TransportSource
 

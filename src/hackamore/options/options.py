@@ -170,7 +170,7 @@ def variable(name: str, constant: str = "", **more: Unpack[_More]) -> Row:
 
 
 def special(kind: Kind, text: str, **more: Unpack[_More]) -> Row:
-    """Return the row of an option that a function in `hackamore.launch.encode` writes."""
+    """Return the row of an option that a function in `hackamore._engine.launch.encode` writes."""
     return Row(kind, "special", "", text, **more)
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hackamore.session.readers import Readers, Unread
+from hackamore._engine.session.readers import Readers, Unread
 
 if TYPE_CHECKING:
+    from hackamore._engine.session.core import SessionCore
+    from hackamore._engine.session.readers import Progress
     from hackamore.errors import HackamoreError
-    from hackamore.session.core import SessionCore
-    from hackamore.session.readers import Progress
 
 __all__ = ["PooledReaders"]
 

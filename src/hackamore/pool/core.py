@@ -15,6 +15,7 @@ from itertools import count, islice, takewhile
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
+from hackamore._engine.session.readers import Flag
 from hackamore.errors import ConversationInUseError, PoolClosedError, PoolTimeoutError, StreamWarning
 from hackamore.pool.differences import Split, changes
 from hackamore.pool.events import (
@@ -31,7 +32,6 @@ from hackamore.pool.registry import Record
 from hackamore.pool.rows import Row
 from hackamore.pool.states import LIVE, SLOT, Happening, State
 from hackamore.pool.stats import Meter, PoolStats
-from hackamore.session.readers import Flag
 from hackamore.storage.holders import describe
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from hackamore._engine.storing.resume import Step, load_steps, user_config, write_parts
 from hackamore.errors import SessionNotFoundError, StoreError
+from hackamore.storage.places import project_key
 from hackamore.transcripts import changes
 from hackamore.transcripts.export import export
-from hackamore.transcripts.places import project_key
 from hackamore.transcripts.stores import implements
-from hackamore.transcripts.stores.resume import Step, load_steps, user_config, write_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

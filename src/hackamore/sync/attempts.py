@@ -11,9 +11,9 @@ from hackamore.errors import HackamoreError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hackamore._engine.queries.outcomes import CollectResult, RunResult
+    from hackamore._engine.queries.retrying import Attempts
     from hackamore.options.options import Options
-    from hackamore.queries.outcomes import CollectResult, RunResult
-    from hackamore.queries.retrying import Attempts
 
 __all__ = ["answered"]
 

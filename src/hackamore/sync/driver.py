@@ -13,9 +13,9 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from hackamore.answering.servers import CLOSE_SECONDS
+from hackamore._engine.answering.servers import CLOSE_SECONDS
+from hackamore._engine.session.core import driver_error
 from hackamore.options.bounds import LONGEST_SECONDS
-from hackamore.session.core import driver_error
 from hackamore.transports.base import SyncPushTransport
 from hackamore.waiting.event_loops import context_for_thread
 from hackamore.waiting.threads import Threads
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from hackamore.answering.routing import Job
-    from hackamore.session.core import SessionCore
+    from hackamore._engine.answering.routing import Job
+    from hackamore._engine.session.core import SessionCore
     from hackamore.transports.base import SyncTransport
 
 __all__ = ["Driver"]

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, cast, overload
 
+from hackamore._engine.queries.outcomes import RunResult, with_output_type
+from hackamore._engine.queries.retrying import Attempts
+from hackamore._engine.session.readers import Flag
 from hackamore.checked.fields import integer
 from hackamore.errors import ConcurrentUseError, HackamoreError, OptionsError, StreamError, short_traceback
 from hackamore.options.options import Options
 from hackamore.options.retry import Retry
-from hackamore.queries.outcomes import RunResult, with_output_type
-from hackamore.queries.retrying import Attempts
-from hackamore.session.readers import Flag
 from hackamore.sync.attempts import answered
 from hackamore.sync.pool_seam import PoolSeam
 from hackamore.sync.query import query
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
 
-    from hackamore.queries.outcomes import CollectResult
-    from hackamore.queries.prompts import Prompt
+    from hackamore._engine.queries.outcomes import CollectResult
+    from hackamore._engine.queries.prompts import Prompt
     from hackamore.sync.query import QueryStream
 
 __all__ = ["MapStream", "map"]

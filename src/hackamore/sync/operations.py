@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from hackamore.checked.fields import to_wire
-from hackamore.protocol.results import (
+from hackamore.messages.results import (
     BackgroundTasksResult,
     BinaryVersion,
     CancelledMessage,

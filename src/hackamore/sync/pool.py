@@ -16,6 +16,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
+from hackamore._engine.session.readers import Flag, Inbox
 from hackamore.errors import (
     CLIExitedDuringInitError,
     ConversationInUseError,
@@ -29,6 +30,7 @@ from hackamore.errors import (
     StartError,
     short_traceback,
 )
+from hackamore.messages.results import ControlResult
 from hackamore.options.bounds import checked_timeout
 from hackamore.options.observing import PoolObserver
 from hackamore.options.options import Options
@@ -41,8 +43,6 @@ from hackamore.pool.keeping import PooledConversation, delete_steps, export_step
 from hackamore.pool.memory import check_package, resident
 from hackamore.pool.registry import Held, MemoryRegistry, Registry, SQLiteRegistry
 from hackamore.pool.states import State
-from hackamore.protocol.results import ControlResult
-from hackamore.session.readers import Flag, Inbox
 from hackamore.storage.holders import holder_name, process_name, runs
 from hackamore.storage.leases import Heart
 from hackamore.sync.pool_seam import PoolSeam

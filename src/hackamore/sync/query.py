@@ -12,6 +12,11 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast, overload
 
+from hackamore._engine.protocol.log import one_line
+from hackamore._engine.queries.ending import TextDeltas
+from hackamore._engine.queries.outcomes import CollectResult, RunResult, with_output_type
+from hackamore._engine.queries.plain import PlainQuery, is_steered, tell, warn_before_start, with_guards
+from hackamore._engine.queries.retrying import Attempts
 from hackamore.errors import (
     ConcurrentUseError,
     DecodeError,
@@ -22,11 +27,6 @@ from hackamore.errors import (
 )
 from hackamore.options.bounds import checked_timeout
 from hackamore.options.options import Options
-from hackamore.protocol.log import one_line
-from hackamore.queries.ending import TextDeltas
-from hackamore.queries.outcomes import CollectResult, RunResult, with_output_type
-from hackamore.queries.plain import PlainQuery, is_steered, tell, warn_before_start, with_guards
-from hackamore.queries.retrying import Attempts
 from hackamore.sync.attempts import answered
 from hackamore.sync.waits import (
     OtherShell,
@@ -48,10 +48,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import TracebackType
 
-    from hackamore.launch import LaunchPlan
+    from hackamore._engine.launch import LaunchPlan
+    from hackamore._engine.queries.prompts import Prompt, Prompts
     from hackamore.messages import Message, ResultMessage
     from hackamore.options.retry import Retry
-    from hackamore.queries.prompts import Prompt, Prompts
     from hackamore.sync.session import Steered
     from hackamore.transports.base import SyncTransport
 

@@ -16,15 +16,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hackamore.sync.driver import Driver
 from hackamore.transports.process.spawn import spawn_error
+from hackamore.transports.recording.masking import Mask
 from hackamore.waiting.threads import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hackamore.launch import LaunchPlan
-    from hackamore.protocol.connection import Connection
-    from hackamore.session.core import SessionCore
-    from hackamore.session.readers import Flag, Inbox
+    from hackamore._engine.launch import LaunchPlan
+    from hackamore._engine.protocol.connection import Connection
+    from hackamore._engine.session.core import SessionCore
+    from hackamore._engine.session.readers import Flag, Inbox
     from hackamore.transports.base import SyncTransport
 
 __all__ = ["Seam", "starting"]
@@ -168,7 +169,7 @@ class Seam:
             with self.lock:
                 if core.stop_asked:
                     raise core.connection.closed_error()
-                core.initialize(plan, time.monotonic())
+                core.initialize(plan, time.monotonic(), Mask(plan))
                 driver = Driver(core, self._transport, self.lock, self.tell)
                 driver.start()
                 self.driver = driver  # after it: without its thread nothing would report the end

@@ -16,7 +16,7 @@ from hackamore.transports.process.subprocess_sync import SyncChildProcess
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hackamore.launch import LaunchPlan
+    from hackamore._engine.launch import LaunchPlan
     from hackamore.options.options import Options
     from hackamore.options.stores import SessionStore
     from hackamore.transports.base import SyncTransport

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from hackamore.errors import DecodeError, SessionNotFoundError, escape_terminal
 from hackamore.messages.base import plain, repair_surrogates
+from hackamore.storage.places import SessionFiles, is_session_id, locate
 from hackamore.traces.builder import Builder, SessionBuilder
 from hackamore.traces.items import as_cost, as_object, short, text_of
 from hackamore.transcripts.entries import decode_entry
 from hackamore.transcripts.listing import info_of
-from hackamore.transcripts.places import SessionFiles, is_session_id, locate
 from hackamore.transports.recording.reading import Entry, entry_of, version_problem
 from hackamore.transports.recording.redaction import Redactor, Vault
 

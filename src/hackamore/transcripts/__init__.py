@@ -12,6 +12,7 @@ The functions block. `hackamore.transcripts.aio` has the same names to await.
 
 from __future__ import annotations
 
+from hackamore.storage.places import project_key
 from hackamore.transcripts.accounting import Price, Tokens, UsageReport, UsageRow, usage
 from hackamore.transcripts.changes import PruneResult, archive, delete, is_archived, prune, rename, tag
 from hackamore.transcripts.entries import Entry
@@ -20,7 +21,6 @@ from hackamore.transcripts.forking import fork
 from hackamore.transcripts.index import SearchHit, SearchRole, search
 from hackamore.transcripts.listing import TitleSource, TranscriptInfo, find, info
 from hackamore.transcripts.listing import list_sessions as list  # noqa: A004 - the name that users read
-from hackamore.transcripts.places import project_key
 from hackamore.transcripts.transcript import (
     Branch,
     Entries,

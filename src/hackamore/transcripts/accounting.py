@@ -16,8 +16,8 @@ import msgspec
 
 from hackamore.budgets.prices import KINDS, SEARCH, SYNTHETIC, Price, Tokens, larger, sum_of, tokens_of
 from hackamore.messages import AssistantMessage, ModelUsage
+from hackamore.storage.places import StrPath, chosen_folders, conversation_files, directory_of
 from hackamore.transcripts.entries import lines_of
-from hackamore.transcripts.places import StrPath, chosen_folders, conversation_files, directory_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from hackamore.budgets.prices import Price
+    from hackamore.storage.places import (
+        StrPath,
+    )
     from hackamore.transcripts.accounting import UsageReport
     from hackamore.transcripts.changes import PruneResult
     from hackamore.transcripts.export import ExportFormat
     from hackamore.transcripts.index import SearchHit, SearchRole
     from hackamore.transcripts.listing import TranscriptInfo
-    from hackamore.transcripts.places import (
-        StrPath,
-    )
     from hackamore.transcripts.transcript import (
         Transcript,
         TranscriptMessage,

@@ -22,15 +22,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from hackamore.errors import SessionInUseError, SessionNotFoundError, StreamWarning, TranscriptError, escape_terminal
-from hackamore.transcripts.entries import lines_of
-from hackamore.transcripts.listing import TranscriptInfo, info_of
-from hackamore.transcripts.places import (
+from hackamore.storage.places import (
     SessionFiles,
     StrPath,
     chosen_folders,
     locate,
     sessions_in,
 )
+from hackamore.transcripts.entries import lines_of
+from hackamore.transcripts.listing import TranscriptInfo, info_of
 from hackamore.transcripts.running import running_sessions
 
 if TYPE_CHECKING:

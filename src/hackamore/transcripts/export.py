@@ -25,9 +25,9 @@ from hackamore.messages import (
     ToolResultBlock,
     ToolUseBlock,
 )
+from hackamore.storage.places import SessionFiles, StrPath, config_folder, is_session_id, locate, project_key
 from hackamore.transcripts.entries import decode_entry, lines_of
 from hackamore.transcripts.forking import create_file, fields_of
-from hackamore.transcripts.places import SessionFiles, StrPath, config_folder, is_session_id, locate, project_key
 from hackamore.transcripts.transcript import Subagent, Transcript, source_of
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ import msgspec
 from msgspec import Raw
 
 from hackamore.errors import TranscriptError, escape_terminal
+from hackamore.storage.places import SessionFiles, StrPath, locate
 from hackamore.transcripts.changes import clean_title, title_lines, write_beside
 from hackamore.transcripts.listing import PROMPT_LENGTH, info_of
-from hackamore.transcripts.places import SessionFiles, StrPath, locate
 from hackamore.transcripts.transcript import Transcript, TranscriptMessage, source_of
 
 if TYPE_CHECKING:

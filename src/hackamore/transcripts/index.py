@@ -23,15 +23,15 @@ from msgspec import Raw
 
 from hackamore.errors import TranscriptError, escape_terminal
 from hackamore.messages.base import NO_RAW, repair_surrogates
-from hackamore.storage.sqlite import Database, StorageError
-from hackamore.transcripts.entries import lines_of
-from hackamore.transcripts.places import (
+from hackamore.storage.places import (
     ConversationFile,
     StrPath,
     chosen_folders,
     config_folder,
     conversation_files,
 )
+from hackamore.storage.sqlite import Database, StorageError
+from hackamore.transcripts.entries import lines_of
 
 if TYPE_CHECKING:
     import sqlite3

@@ -23,7 +23,7 @@ import msgspec
 
 from hackamore.budgets.prices import SYNTHETIC
 from hackamore.errors import SessionNotFoundError, TranscriptError, escape_terminal
-from hackamore.transcripts.places import (
+from hackamore.storage.places import (
     HEAD_BYTES,
     SessionFiles,
     StrPath,

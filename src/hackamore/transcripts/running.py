@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from hackamore.storage.holders import is_running, process_domain
-from hackamore.transcripts.places import StrPath, config_folder
+from hackamore.storage.places import StrPath, config_folder
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -21,11 +21,11 @@ from hackamore.errors import DecodeError, SessionNotFoundError, TranscriptError,
 from hackamore.messages import AssistantMessage, ToolResultBlock, ToolUseBlock, UserMessage
 from hackamore.messages.base import NO_RAW, plain_object
 from hackamore.messages.decode import decode
+from hackamore.storage.places import SessionFiles, StrPath, SubagentFiles, locate
 from hackamore.transcripts.accounting import TokenCounter, Tokens
 from hackamore.transcripts.chain import Links, Node
 from hackamore.transcripts.entries import Entry, decode_entry, lines_of
 from hackamore.transcripts.listing import TranscriptInfo, info_of
-from hackamore.transcripts.places import SessionFiles, StrPath, SubagentFiles, locate
 
 if TYPE_CHECKING:
     from collections.abc import Callable

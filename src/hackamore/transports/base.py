@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from hackamore.launch.plan import LaunchPlan
+from hackamore._engine.launch.plan import LaunchPlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable

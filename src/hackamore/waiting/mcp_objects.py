@@ -1,6 +1,6 @@
 """Runs a server object of the `mcp` package on the event loop that is there: asyncio or trio.
 
-The package's own in-memory transport stands between a run (`hackamore.answering.servers.ObjectRun`) and the server. The package is
+The package's own in-memory transport stands between a run (`hackamore._engine.answering.servers.ObjectRun`) and the server. The package is
 loaded when a run begins, and not before.
 """
 

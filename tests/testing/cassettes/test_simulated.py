@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from hackamore import Options, sync
+from hackamore._engine.session.core import SessionBase
 from hackamore.hooks import HookMatcher, HookOutput
 from hackamore.permissions import Allow, Deny
-from hackamore.session.core import SessionBase
 from hackamore.testing import CassetteMismatchError, Script, SimulatedCLI, cassette
 from hackamore.tools import tool, tool_server
 from tests.support.seeds import seeded

@@ -14,7 +14,7 @@ import pytest
 
 from hackamore.errors import CLINotFoundError
 from hackamore.hooks import HOOK_EVENTS
-from hackamore.protocol.results import ServerInfo
+from hackamore.messages.results import ServerInfo
 from hackamore.testing import check_cli
 from hackamore.testing.conformance.behaviours import flags_of_help, our_flags
 from hackamore.testing.conformance.bench import CLI_CHECKS, Bench

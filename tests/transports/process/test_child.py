@@ -17,8 +17,8 @@ from typing import Any
 import anyio
 import pytest
 
+from hackamore._engine.launch import LaunchPlan
 from hackamore.errors import SpawnError
-from hackamore.launch import LaunchPlan
 from hackamore.transports.process.child import Child, InputPipe, Poller, widen
 from hackamore.transports.process.processes import CHILD_ID_VARIABLE
 from hackamore.transports.process.reaper import reaper

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from hackamore import Limits, Options, Timeouts
+from hackamore._engine.launch import LaunchPlan, VersionFailure
 from hackamore.errors import SpawnError
-from hackamore.launch import LaunchPlan, VersionFailure
 from hackamore.transports.process.prepare import Preparation, ask_version, child_settings, known_versions
 from hackamore.transports.process.short_runs import ShortRun
 from tests.support.leaks import nothing_left

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hackamore._engine.launch.plan import LaunchPlan
+from hackamore._engine.protocol.framing import LineFramer
 from hackamore.checked.fields import brief, without_keys, without_passwords
 from hackamore.errors import escape_terminal
-from hackamore.launch.plan import LaunchPlan
-from hackamore.protocol.framing import LineFramer
 from hackamore.testing.cassettes.match import Matcher
 from hackamore.traces.items import short
 from hackamore.transports.recording.recorder import SessionRecord

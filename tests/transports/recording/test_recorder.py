@@ -13,8 +13,8 @@ from typing import Any
 import anyio
 import pytest
 
+from hackamore._engine.launch.plan import LaunchPlan
 from hackamore.errors import HackamoreError, OptionsError, SpawnError
-from hackamore.launch.plan import LaunchPlan
 from hackamore.transports.recording.recorder import (
     RecordedAsync,
     RecordedSync,

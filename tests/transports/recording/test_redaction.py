@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import pytest
 
-from hackamore.launch.plan import LaunchPlan
+from hackamore._engine.launch.plan import LaunchPlan
 from hackamore.transports.recording.masking import Mask
 from hackamore.transports.recording.recorder import SessionRecord, shown_arguments
 from hackamore.transports.recording.redaction import PLACEHOLDER, Redactor, Vault

@@ -23,8 +23,8 @@ import pytest
 
 import hackamore
 from hackamore import Options
+from hackamore._engine.launch.plan import LaunchPlan
 from hackamore.errors import OptionsError
-from hackamore.launch.plan import LaunchPlan
 from hackamore.testing import CassetteError, cassette
 from hackamore.transports.opening import open_async, open_sync
 from hackamore.transports.process.prepare import Preparation

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from contextvars import Token
     from types import TracebackType
 
-    from hackamore.launch.plan import LaunchPlan
+    from hackamore._engine.launch.plan import LaunchPlan
     from hackamore.options.options import Options
     from hackamore.transports.base import AsyncTransport, SyncTransport, TransportSource
     from hackamore.transports.opening import Recorder

@@ -24,7 +24,7 @@ from hackamore.waiting.log import logger
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hackamore.launch.plan import LaunchPlan
+    from hackamore._engine.launch.plan import LaunchPlan
     from hackamore.options.options import Options
     from hackamore.transports.recording.reading import Entry, RecordedSession
 

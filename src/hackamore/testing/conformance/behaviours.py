@@ -8,9 +8,9 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+from hackamore._engine.launch import MINIMUM_SESSION, CLIVersion
 from hackamore.errors import ControlRejectedError, ControlTimeoutError
 from hackamore.hooks import HOOK_EVENTS, HookMatcher, HookOutput
-from hackamore.launch import MINIMUM_SESSION, CLIVersion
 from hackamore.messages import AssistantMessage, InitMessage, ResultMessage, StreamEvent, ToolResultBlock, UserMessage
 from hackamore.permissions import Allow, Deny
 from hackamore.testing.conformance.bench import Bench, cli_check
@@ -429,7 +429,7 @@ _ALWAYS = frozenset({"--print", "--output-format", "--verbose", "--input-format"
 
 def our_flags() -> set[str]:
     """Return every flag that an option can become."""
-    from hackamore.launch.encode import ROWS
+    from hackamore._engine.launch.encode import ROWS
 
     return {flag for option in ROWS for flag in re.findall(r"--[a-z][a-zA-Z-]*", option.row.becomes)} | _ALWAYS
 

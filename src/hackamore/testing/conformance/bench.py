@@ -11,11 +11,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from hackamore._engine.protocol.control import row_for
+from hackamore._engine.protocol.control_table import Direction
 from hackamore.errors import DecodeError
 from hackamore.messages import ControlRequest, decode
 from hackamore.options.bounds import Timeouts
-from hackamore.protocol.control import row_for
-from hackamore.protocol.control_table import Direction
 from hackamore.testing.conformance.report import Failed
 from hackamore.testing.faults import with_faults
 from hackamore.testing.faults.flow import FrameStage, Item, Selection, Stage
@@ -134,7 +134,7 @@ class Bench:
 
     def run(self, *arguments: str, seconds: float = 30.0) -> subprocess.CompletedProcess[bytes]:
         """Run the CLI with these arguments and no input; raise `Failed` if it does not end."""
-        from hackamore.launch import build_plan
+        from hackamore._engine.launch import build_plan
 
         options = self.options()
         plan = build_plan(options, prompt="-", cli_path=self.cli_path, session=False, base_environment={}, child_id="")

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hackamore.launch import find_cli
+from hackamore._engine.launch import find_cli
 from hackamore.testing.conformance.bench import CLI_CHECKS, Bench, CLICheck
 from hackamore.testing.conformance.report import Failed, Finding, Report, Skipped, Status
 from hackamore.testing.errors import ScriptError

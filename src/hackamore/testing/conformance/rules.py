@@ -15,7 +15,7 @@ from hackamore.transports.opening import check_shape
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from hackamore.launch.plan import LaunchPlan
+    from hackamore._engine.launch.plan import LaunchPlan
     from hackamore.testing.conformance.wire import Wire
 
 Plan: TypeAlias = "Callable[..., LaunchPlan]"

@@ -12,7 +12,7 @@ from hackamore.transports.base import PushTransport
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
-    from hackamore.launch.plan import LaunchPlan
+    from hackamore._engine.launch.plan import LaunchPlan
     from hackamore.transports.base import TransportSource
 
 Shell: TypeAlias = Literal["asyncio", "trio", "threads"]

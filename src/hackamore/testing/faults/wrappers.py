@@ -12,7 +12,7 @@ import anyio.lowlevel
 from hackamore.testing.faults.flow import Ended, FaultState, Pause
 
 if TYPE_CHECKING:
-    from hackamore.launch.plan import LaunchPlan
+    from hackamore._engine.launch.plan import LaunchPlan
     from hackamore.transports.base import AsyncTransport, SyncTransport, Transport
 
 

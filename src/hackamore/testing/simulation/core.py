@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
+from hackamore._engine.protocol import frames
 from hackamore.errors import ControlRejectedError
 from hackamore.messages.base import plain
-from hackamore.protocol import frames
 from hackamore.testing.simulation.facts import TIME
 from hackamore.testing.simulation.results import flat_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
 
-    from hackamore.protocol.connection import Connection
-    from hackamore.protocol.events import RequestResolved
+    from hackamore._engine.protocol.connection import Connection
+    from hackamore._engine.protocol.events import RequestResolved
     from hackamore.testing.script.run import ScriptRun
     from hackamore.testing.simulation.state import SessionState, Turn
 

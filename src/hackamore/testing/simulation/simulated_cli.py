@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from types import FrameType, TracebackType
 
-    from hackamore.launch.plan import LaunchPlan
+    from hackamore._engine.launch.plan import LaunchPlan
     from hackamore.testing.memory import AsyncMemoryTransport, Peer, SyncMemoryTransport
     from hackamore.testing.simulation.launch import Launch
     from hackamore.testing.simulation.sessions import SimulatedSession

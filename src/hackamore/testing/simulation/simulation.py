@@ -10,10 +10,10 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from hackamore._engine.protocol import events
+from hackamore._engine.protocol.connection import Connection, Role
+from hackamore._engine.protocol.frames import message_frame
 from hackamore.options.bounds import Limits
-from hackamore.protocol import events
-from hackamore.protocol.connection import Connection, Role
-from hackamore.protocol.frames import message_frame
 from hackamore.testing.simulation import frames
 from hackamore.testing.simulation.controls import Controls
 from hackamore.testing.simulation.core import Core, Host, Pause, Scheduler

@@ -45,7 +45,7 @@ from hackamore.waiting.threads import Wakeup
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hackamore.launch.plan import LaunchPlan
+    from hackamore._engine.launch.plan import LaunchPlan
 
 __all__ = ["Child", "ChildProcess", "InputPipe", "Poller", "READ_BYTES", "widen"]
 

@@ -11,7 +11,7 @@ import subprocess
 import threading
 from typing import TYPE_CHECKING, Any
 
-from hackamore.launch import (
+from hackamore._engine.launch import (
     MINIMUM_ONE_SHOT,
     MINIMUM_SESSION,
     CLIVersion,
@@ -28,8 +28,8 @@ from hackamore.transports.process.spawn import spawn_error
 from hackamore.transports.recording.masking import Mask
 
 if TYPE_CHECKING:
+    from hackamore._engine.launch import LaunchPlan
     from hackamore.errors import StreamWarning
-    from hackamore.launch import LaunchPlan
     from hackamore.options.options import Options
 
 __all__ = ["Preparation", "ask_version", "child_settings", "known_versions"]

@@ -19,7 +19,7 @@ from hackamore.waiting.threads import Call, Wakeup
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hackamore.launch.plan import LaunchPlan
+    from hackamore._engine.launch.plan import LaunchPlan
     from hackamore.transports.process.child import Child
 
 __all__ = ["AsyncChildProcess"]

@@ -9,7 +9,7 @@ from hackamore.transports.process.child import ChildProcess
 from hackamore.waiting.threads import wait_for
 
 if TYPE_CHECKING:
-    from hackamore.launch.plan import LaunchPlan
+    from hackamore._engine.launch.plan import LaunchPlan
 
 __all__ = ["SyncChildProcess"]
 

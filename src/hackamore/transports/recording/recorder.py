@@ -31,9 +31,9 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 import anyio
 from anyio import to_thread
 
+from hackamore._engine.protocol.framing import LineFramer, OversizedLine
 from hackamore._version import __version__
 from hackamore.errors import HackamoreError, OptionsError, escape_terminal
-from hackamore.protocol.framing import LineFramer, OversizedLine
 from hackamore.transports.base import AsyncTransport, SyncTransport, Transport
 from hackamore.transports.process.prepare import known_versions
 from hackamore.transports.recording.redaction import CATEGORIES, Redactor, Vault
@@ -42,7 +42,7 @@ from hackamore.waiting.log import logger
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hackamore.launch.plan import LaunchPlan
+    from hackamore._engine.launch.plan import LaunchPlan
 
 FORMAT = "hackamore-cassette"
 VERSION = 1

@@ -26,7 +26,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from hackamore.launch.plan import LaunchPlan
+    from hackamore._engine.launch.plan import LaunchPlan
 
 PLACEHOLDER = re.compile(r"<hackamore-[a-z-]+(?:[~-]\d+)?>")
 

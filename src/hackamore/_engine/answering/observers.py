@@ -1,0 +1,198 @@
+"""Reports to the observers of a query or session. An observer that raises does not disturb the others."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from hackamore._engine.protocol import events
+from hackamore.checked.functions import callback_failure
+from hackamore.errors import HackamoreError
+from hackamore.options.observing import CallbackCall, CallbackEnd
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from hackamore._engine.answering.jobs import Job
+    from hackamore.errors import StreamWarning
+    from hackamore.options.observing import Observation, Subject
+    from hackamore.options.options import Options
+
+__all__ = ["Observers", "observers_of"]
+
+
+class Observers:
+    """The observers of one query or session. `found` has the observations by the option that made them."""
+
+    def __init__(
+        self,
+        found: Mapping[str, Observation],
+        warn: Callable[[StreamWarning], object],
+        ids: Callable[[], dict[str, Any]],
+    ) -> None:
+        self._found = found
+        self._warn = warn
+        self._ids = ids
+        self._calls: dict[str, CallbackCall] = {}
+        self._answered: deque[tuple[CallbackCall, CallbackEnd]] = deque()  # their observers hear of it later
+        self._open_turns: set[str] = set()
+        self._not_over = [True]  # taken by the thread that reports the end
+
+    # -- starting ------------------------------------------------------------------------------------------------------
+
+    def prompt_sending(self, turn_id: str, content: Any) -> None:
+        """Report a prompt that is about to be sent; raise the error of an observer that refuses it."""
+        self.report()
+        self._open_turns.add(turn_id)
+        for option, observation in self._found.items():
+            try:
+                observation.prompt_sending(turn_id, content)
+            except HackamoreError as error:
+                self.turn_changed(turn_id, "failed", error)
+                raise
+            except BaseException as problem:
+                self._failed(option, observation, "prompt_sending", problem)
+
+    def options_with_variables(self, options: Options) -> Options:
+        """Return the options for the launch, with the variables of the observers."""
+        variables: dict[str, str | None] = {}
+        for option, observation in self._found.items():
+            try:
+                variables.update(observation.launching())
+            except BaseException as problem:
+                self._failed(option, observation, "launching", problem)
+        return options.replace(env={**variables, **(options.env or {})}) if variables else options
+
+    def launched(self) -> None:
+        """Report that the process runs."""
+        self._tell("launched")
+
+    # -- what happens --------------------------------------------------------------------------------------------------
+
+    def turn_changed(self, turn_id: str, state: str, error: HackamoreError | None) -> None:
+        """Report that a turn is in another state."""
+        if state not in ("queued", "started"):
+            self._open_turns.discard(turn_id)
+        self._tell("turn_changed", turn_id, state, error)
+
+    def is_open(self, turn_id: str) -> bool:
+        """Return whether a turn has not ended."""
+        return turn_id in self._open_turns
+
+    def saw(self, event: events.Event) -> None:
+        """Report an event of the connection."""
+        match event:
+            case events.MessagesReceived(messages=messages, turn_ids=turn_ids):
+                self._tell("messages_received", messages, turn_ids)
+            case events.TurnStateChanged(turn_id=turn_id, state=state, error=error):
+                self.turn_changed(turn_id, str(state), error)
+            case events.RequestResolved(request_id=request_id, error=error):
+                self._tell("request_ended", request_id, error)
+            case events.HandshakeCompleted():
+                self._tell("ready")
+            case events.Ended(error=error, exit_code=exit_code):
+                self.ended(error, exit_code)
+            case _:  # nobody asked for the others so far
+                pass
+
+    def messages(self, messages: list[Any], turn_ids: tuple[str, ...]) -> None:
+        """Report messages."""
+        self._tell("messages_received", messages, turn_ids)
+
+    def request_sent(self, request_id: str, operation: str) -> None:
+        """Report a control operation."""
+        self._tell("request_sent", request_id, operation)
+
+    def ended(self, error: HackamoreError | None, exit_code: int | None) -> None:
+        """Report, once, that everything is over: first the callbacks and turns that were open."""
+        try:
+            self._not_over.pop()
+        except IndexError:
+            return
+        for request_id in list(self._calls):
+            self.callback_ended(request_id, CallbackEnd("cancelled", None, ""))
+        for turn_id in list(self._open_turns):
+            self.turn_changed(turn_id, "failed" if error is not None else "interrupted", error)
+        self._tell("ended", error, exit_code)
+
+    # -- callbacks -----------------------------------------------------------------------------------------------------
+
+    def callback_started(self, job: Job) -> None:
+        """Report a callback, and let the observers prepare the context that it runs in."""
+        self.report()
+        call = self._calls[job.request_id] = CallbackCall(
+            job.request_id,
+            job.kind,
+            job.name,
+            job.event,
+            job.tool,
+            job.tool_use_id,
+            job.request,
+            job.on_failure,
+            None if job.with_meta is None else {},
+        )
+        enters = []
+        for option, observation in self._found.items():
+            try:
+                enter = observation.callback_started(call)
+            except BaseException as problem:
+                self._failed(option, observation, "callback_started", problem)
+                continue
+            if enter is not None:
+                enters.append(enter)
+        if enters:
+            job.call = _entered(enters, job.call)
+        if call.meta and job.with_meta is not None:
+            job.with_meta(call.meta)
+
+    def callback_ended(self, request_id: str, end: CallbackEnd) -> None:
+        """Note how a callback ended. `report` follows once its answer was written: the CLI waits for that, and not for observers."""
+        call = self._calls.pop(request_id, None)
+        if call is not None:
+            self._answered.append((call, end))
+
+    def report(self) -> None:
+        """Report the callbacks that have ended."""
+        while self._answered:
+            self._pass_on("callback_ended", *self._answered.popleft())
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    def _tell(self, method: str, *arguments: Any) -> None:
+        """Report an event, after the callbacks that ended before it."""
+        self.report()
+        self._pass_on(method, *arguments)
+
+    def _pass_on(self, method: str, *arguments: Any) -> None:
+        for option, observation in self._found.items():
+            try:
+                getattr(observation, method)(*arguments)
+            except BaseException as problem:
+                self._failed(option, observation, method, problem)
+
+    def _failed(self, option: str, observation: Observation, method: str, problem: BaseException) -> None:
+        if isinstance(problem, KeyboardInterrupt):
+            raise problem  # all else, `SystemExit` as well, is a bug of the observer, and must not end the driver or trio as a whole
+        function = getattr(observation, method, observation)
+        name = f"`{option}` (`{method}`)"
+        self._warn(callback_failure(name, function, problem, kind=option, extra=self._ids()))
+
+
+def _entered(enters: list[Callable[[], object]], call: Callable[[], Any]) -> Callable[[], Any]:
+    """Return a call that sets up its context first. Each callback runs in a copy of a context, so nothing has to be undone."""
+
+    def entered() -> Any:
+        for enter in enters:
+            enter()
+        return call()
+
+    return entered
+
+
+def observers_of(
+    options: Options, subject: Subject, warn: Callable[[StreamWarning], object], ids: Callable[[], dict[str, Any]]
+) -> Observers | None:
+    """Return the observers that the options ask for, or None. An exception of an `observe` method passes: nothing runs yet."""
+    asked = {"telemetry": options.telemetry, "budget": options.budget}
+    found = {name: observer.observe(subject) for name, observer in asked.items() if observer is not None}
+    return Observers(found, warn, ids) if found else None

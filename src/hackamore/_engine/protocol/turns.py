@@ -1,0 +1,192 @@
+"""Which message belongs to which prompt of this side.
+
+Rules (contract, section 4; what CLI 2.1.328 does). A prompt carries a uuid. The CLI reports its life in `command_lifecycle` frames and
+names it in `user_message_uuid(s)`; a frame that names no prompt belongs to what is STARTED at that moment. A prompt that comes while a tool
+runs is taken into the running turn: it is reported as completed *before* the result, and the result names both. So a report never ends
+what was STARTED; the result does, or, if none comes, the next `idle`. A CLI that reports neither answers in the order of sending.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from hackamore._engine.protocol.states.session import TURN, TurnHappening, TurnState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hackamore.messages import ResultMessage
+
+_REPORTS = {
+    "queued": TurnHappening.REPORTED_QUEUED,
+    "started": TurnHappening.REPORTED_STARTED,
+    "cancelled": TurnHappening.WITHDRAWN,
+    "discarded": TurnHappening.WITHDRAWN,
+    "refused": TurnHappening.REFUSED,
+}
+_AT_IDLE = {
+    "completed": TurnHappening.IDLE_AFTER_COMPLETED,
+    "cancelled": TurnHappening.IDLE_AFTER_WITHDRAWN,
+    "discarded": TurnHappening.IDLE_AFTER_WITHDRAWN,
+    "refused": TurnHappening.IDLE_AFTER_REFUSED,
+}
+
+
+class PromptRecord(msgspec.Struct, eq=False):
+    """One prompt of this side.
+
+    Attributes:
+        verdict: the last word of the CLI's reports on it, until its result comes.
+        number: its place in the order of sending.
+    """
+
+    id: str
+    state: TurnState = TurnState.QUEUED
+    written: bool = False
+    verdict: str | None = None
+    number: int = 0
+
+
+class TurnTable:
+    """All open prompts, in the order of sending. There may be thousands: no change looks at all of them.
+
+    Attributes:
+        reported: True once the CLI has reported on a prompt: from then on the order of sending proves nothing.
+    """
+
+    __slots__ = ("_current_ids", "_number", "_open", "_started", "_verdicts", "reported")
+
+    def __init__(self) -> None:
+        self._open: dict[str, PromptRecord] = {}
+        self._started: dict[str, PromptRecord] = {}
+        self._verdicts: dict[str, PromptRecord] = {}
+        self._current_ids: tuple[str, ...] | None = ()
+        self._number = 0
+        self.reported: bool = False
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def __contains__(self, turn_id: str) -> bool:
+        return turn_id in self._open
+
+    @property
+    def open(self) -> list[PromptRecord]:
+        """The prompts that are not over."""
+        return list(self._open.values())
+
+    @property
+    def current_ids(self) -> tuple[str, ...]:
+        """The prompts to which a frame belongs that names none."""
+        if self._current_ids is None:
+            self._current_ids = tuple(turn.id for turn in _in_order(self._started))
+        return self._current_ids
+
+    def get(self, turn_id: str) -> PromptRecord | None:
+        """Return an open prompt."""
+        return self._open.get(turn_id)
+
+    @property
+    def names_matter(self) -> bool:
+        """True while an ordinary frame may tell which prompt is being answered: one is queued, and the CLI reports on none."""
+        return not self.reported and len(self._started) < len(self._open)
+
+    def add(self, turn: PromptRecord) -> None:
+        """Take a prompt."""
+        self._number += 1
+        turn.number = self._number
+        self._open[turn.id] = turn
+
+    def _happen(self, turn: PromptRecord, happening: TurnHappening) -> list[PromptRecord]:
+        before = turn.state
+        turn.state = TURN[before, happening]
+        if turn.state is before:
+            return []
+        if turn.state.over:
+            self._open.pop(turn.id, None)
+            self._verdicts.pop(turn.id, None)
+        if turn.state is TurnState.STARTED:
+            self._started[turn.id] = turn
+            self._current_ids = None
+        elif self._started.pop(turn.id, None) is not None:
+            self._current_ids = None
+        return [turn]
+
+    def report(self, turn_id: str, word: str) -> list[PromptRecord]:
+        """Take a `command_lifecycle` frame; return the prompts whose state it changed."""
+        self.reported = True
+        turn = self._open.get(turn_id)
+        if turn is None:
+            return []
+        turn.verdict = word if word in _AT_IDLE else None
+        if turn.verdict is None:
+            self._verdicts.pop(turn_id, None)
+        else:
+            self._verdicts[turn_id] = turn
+        happening = _REPORTS.get(word)
+        return self._happen(turn, happening) if happening is not None else []
+
+    def withdraw(self, turn_id: str) -> list[PromptRecord]:
+        """Remove a prompt that was cancelled before it was written; return it."""
+        return self._happen(self._open[turn_id], TurnHappening.WITHDRAWN)
+
+    def named(self, turn_ids: Iterable[str]) -> list[PromptRecord]:
+        """Take that the CLI works on these prompts; return those whose state it changed."""
+        changed = []
+        for turn_id in turn_ids:
+            turn = self._open.get(turn_id)
+            if turn is not None:
+                changed += self._happen(turn, TurnHappening.NAMED)
+        return changed
+
+    def work_begins(self) -> list[PromptRecord]:
+        """Take that the CLI works on something it does not name: the oldest prompt, if it never names any."""
+        if self.reported or self._started:
+            return []
+        oldest = next(iter(self._open.values()), None)
+        return self._happen(oldest, TurnHappening.NAMED) if oldest is not None and oldest.written else []
+
+    def finished_by(self, result: ResultMessage) -> list[PromptRecord]:
+        """Take a result; return the prompts that it ended."""
+        named = dict.fromkeys(result.user_message_uuids or ())
+        if result.user_message_uuid:
+            named[result.user_message_uuid] = None
+        ids = [turn_id for turn_id in named if turn_id in self._open]
+        if not named:
+            ids = list(self.current_ids)
+            if not ids and not self.reported:
+                oldest = next(iter(self._open.values()), None)
+                ids = [oldest.id] if oldest is not None and oldest.written else []
+        ended = []
+        for turn_id in ids:
+            ended += self._happen(self._open[turn_id], _verdict(result))
+        return ended
+
+    def idle(self) -> list[PromptRecord]:
+        """Take that the CLI is idle; return the prompts that had been reported as over and got no result."""
+        ended = []
+        for turn in _in_order(self._verdicts):
+            ended += self._happen(turn, _AT_IDLE[turn.verdict or ""])
+        return ended
+
+    def end(self, happening: TurnHappening, *, only_unwritten: bool = False) -> list[PromptRecord]:
+        """Take that the session ends; return all prompts that were open."""
+        ended = []
+        for turn in self.open:
+            if not (only_unwritten and turn.written):
+                ended += self._happen(turn, happening)
+        return ended
+
+
+def _in_order(turns: dict[str, PromptRecord]) -> list[PromptRecord]:
+    found = list(turns.values())
+    return sorted(found, key=lambda turn: turn.number) if len(found) > 1 else found
+
+
+def _verdict(result: ResultMessage) -> TurnHappening:
+    if not result.is_error:
+        return TurnHappening.RESULT
+    aborted = (result.terminal_reason or "").startswith("aborted")
+    return TurnHappening.RESULT_ABORTED if aborted else TurnHappening.RESULT_FAILED

@@ -1,0 +1,820 @@
+"""The core of a session: a connection, its callbacks, its timeouts and an audience. It never waits.
+
+`SessionCore` passes what the connection reports on to the callbacks and to its `Audience`, and applies timeouts. A shell moves bytes, runs
+callbacks and waits; it calls the core from one place at a time (the thread of the event loop, or under a lock). Nothing here refers to the
+user's `Session`: a forgotten one can be collected.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import sys
+from collections import deque
+from collections.abc import Mapping
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
+
+from hackamore._engine.answering.jobs import SessionParts
+from hackamore._engine.answering.observers import observers_of
+from hackamore._engine.answering.routing import Callbacks
+from hackamore._engine.launch import in_process_servers
+from hackamore._engine.launch.encode import external_servers
+from hackamore._engine.protocol import events as core_events
+from hackamore._engine.protocol.connection import SETTLE_SECONDS, Connection, Role
+from hackamore._engine.protocol.control import row_for
+from hackamore._engine.protocol.deadlines import Deadlines, TurnDeadlines
+from hackamore._engine.protocol.log import SessionLog, one_line
+from hackamore._engine.protocol.states.session import Ending, SessionActivity, SessionState, TurnState
+from hackamore._engine.queries.prompts import PRIORITIES
+from hackamore._engine.session.events import (
+    ActivityChanged,
+    BackgroundTasksChanged,
+    SessionCompleted,
+    SessionFailed,
+    SessionStarted,
+    SessionStopped,
+    WarningRaised,
+)
+from hackamore._engine.session.readers import Answer, Flag, Progress
+from hackamore.checked.functions import Reach, callback_failure
+from hackamore.errors import (
+    CheckpointingNotEnabledError,
+    HackamoreError,
+    InitializationError,
+    NotSupportedError,
+    SessionClosedError,
+    SessionNotStartedError,
+    StreamWarning,
+    TurnTimeoutError,
+    escape_terminal,
+)
+from hackamore.hooks.matchers import check_hooks, registration
+from hackamore.messages.base import frame_summary
+from hackamore.messages.decode import prepare
+from hackamore.options.bounds import checked_timeout
+from hackamore.options.options import Options
+from hackamore.tools import server_kind
+from hackamore.waiting.log import logger
+
+if TYPE_CHECKING:
+    import contextvars
+    from collections.abc import Callable
+
+    from hackamore._engine.answering.observers import Observers
+    from hackamore._engine.answering.routing import Job
+    from hackamore._engine.launch import LaunchPlan
+    from hackamore._engine.session.events import SessionEvent
+    from hackamore._engine.session.readers import Audience
+    from hackamore._engine.storing.storing import Storing
+    from hackamore.errors import WarningCode
+    from hackamore.hooks.matchers import Registration
+    from hackamore.messages.results import ServerInfo
+    from hackamore.messages.system import BackgroundTask
+
+__all__ = [
+    "SessionBase",
+    "SessionCore",
+    "checked_content",
+    "checked_timeout",
+    "driver_error",
+    "prompt_fields",
+    "sent_servers",
+]
+
+
+EXIT_SECONDS = 5.0
+"""For how long the exit status is awaited after the end of the output."""
+_WARNINGS_KEPT = 1_000
+
+_OWN_FIELDS = frozenset({"type", "message", "uuid", "priority"})
+
+A = TypeVar("A", bound="Audience")
+
+
+def _place_of_caller() -> str:
+    """Return the file and line of the user's code that is running: the leak check names a forgotten session by it."""
+    frame = sys._getframe(1)  # noqa: SLF001 - documented, despite its name
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("hackamore."):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename.rpartition('/')[2]}:{frame.f_lineno}"
+
+
+class Request(Enum):
+    """A requested stop, which the driver has to obey."""
+
+    NONE = auto()
+    STOP = auto()
+    ABANDON = auto()
+    """No caller waits for it: the process was abandoned."""
+
+
+class SessionCore(Generic[A]):
+    """The state of a session.
+
+    Args:
+        post: runs a function where the core may be touched, soon; safe from any thread.
+
+    Attributes:
+        ready: set once the session is ready, or will not be.
+        ended: set once the process is gone and everything was reported.
+        settled: woken, never set, when the session may have become quiet or its turns may have ended.
+        poll: the shortest timeout that another thread may start at any moment while one reads; None if there is none.
+    """
+
+    interrupt_seconds: float = 2.0
+    """For how long a stop waits for an open turn to end after its interrupt."""
+
+    def __init__(
+        self,
+        options: Options | None,
+        post: Callable[[Callable[[], None]], None],
+        audience: type[A],
+    ) -> None:
+        if options is not None and not isinstance(options, Options):
+            raise TypeError(f"`options` must be a hackamore.Options, not {type(options).__name__}")
+        self.created_at: str = _place_of_caller()
+        options = options if options is not None else Options()
+        self.options: Options = options
+        hooks = check_hooks(options.hooks, "hooks") if options.hooks is not None else {}
+        servers = own_servers(options)
+        self.hooks: Registration = registration(hooks, options.timeouts.hook)
+        self.post = post
+        self.connection: Connection = Connection(
+            Role.HOST,
+            limits=options.limits,
+            hold_until_confirmed=self.hooks.blocking,
+            judges_lines=audience.judges_lines,
+            mirrored=options.session_store is not None,
+        )
+        self.deadlines: Deadlines = Deadlines()
+        self._turn_deadlines = TurnDeadlines(options.timeouts, self.deadlines, self.connection)
+        self.audience = audience(self)
+        self.kind: Literal["query", "session"] = "query" if audience.in_order else "session"
+        self._reach = self._holder = Reach(lambda: self.session() if self.session is not None else None)
+        self._senders: dict[str, Reach] = {}
+        self.log: SessionLog = self.connection.log
+        self.observers: Observers | None = observers_of(options, _Observed(self), self.warn, self.log.ids)
+        parts = SessionParts(
+            self.connection,
+            self.deadlines,
+            self._turn_deadlines,
+            self.warn,
+            lambda: self._reach,
+            post,
+            self.log,
+            self.observers,
+        )
+        self.callbacks: Callbacks = Callbacks(options, self.hooks, servers, parts)
+        self.session: Callable[[], object] | None = None
+        self.ready: Flag = Flag()
+        self.ended: Flag = Flag()
+        self.settled: Flag = Flag()
+        self.start_error: HackamoreError | None = None
+        self.warnings: deque[StreamWarning] = deque(maxlen=_WARNINGS_KEPT)
+        self._to_tell: deque[StreamWarning] = deque()
+        self._issued: list[StreamWarning] = []
+        self._answers: dict[str, Answer] = {}
+        self._request = Request.NONE
+        self._input_broke = False
+        self._last_words = False
+        self.storing: Storing | None = None
+        if options.session_store is not None:
+            from hackamore._engine.storing.storing import Storing
+
+            self.storing = Storing(self)
+        late = (getattr(options.timeouts, kind) for kind in audience.late_timeouts)
+        self.poll: float | None = min((seconds for seconds in late if seconds), default=None)
+
+    # -- warnings ------------------------------------------------------------------------------------------------------
+
+    def warn(self, code: WarningCode | StreamWarning, message: str = "", **context: object) -> None:
+        """Keep a warning and pass it on."""
+        warning = code if isinstance(code, StreamWarning) else StreamWarning(code, message, context)
+        self.warnings.append(warning)
+        self.audience.warned(warning)
+
+    def warn_before_start(self, warning: StreamWarning) -> None:
+        """Keep a warning that the caller also issues with `warnings.warn`."""
+        self.warnings.append(warning)
+        self._issued.append(warning)
+        self.tell_later(warning)
+        self.audience.happened(WarningRaised(warning))
+
+    def tell_later(self, warning: StreamWarning) -> None:
+        """Let `tell` pass on a warning."""
+        self._to_tell.append(warning)
+
+    @property
+    def has_to_tell(self) -> bool:
+        """True while there are warnings that `tell` has not passed on."""
+        return bool(self._to_tell)
+
+    @property
+    def needs_driver(self) -> bool:
+        """True while the driver has to look itself: there are warnings to tell, a stop was requested, or the session is over."""
+        return bool(self._to_tell) or self._request is not Request.NONE or self.connection.ending is not None
+
+    def tell(self) -> None:
+        """Log new warnings and call `on_warning` for them. Called where user code may run."""
+        while True:
+            try:
+                warning = self._to_tell.popleft()
+            except IndexError:  # several threads may tell at once
+                return
+            # `warnings.warn` has shown some already.
+            level = logging.DEBUG if warning in self._issued else logging.WARNING
+            self.log.log(level, "%s", warning, extra={"code": warning.code})
+            if self.options.on_warning is not None:
+                try:
+                    self.options.on_warning(warning)
+                except KeyboardInterrupt:
+                    raise
+                except BaseException as error:
+                    # `SystemExit`, say: it is called where it would end the driver, and trio as a whole.
+                    failure = callback_failure(
+                        "`on_warning`", self.options.on_warning, error, kind="on_warning", extra=self.log.ids()
+                    )
+                    self.warnings.append(failure)  # without another call of `on_warning`
+
+    # -- deadlines -----------------------------------------------------------------------------------------------------
+
+    def expire(self, now: float, stderr_tail: bytes) -> None:
+        """Apply expired timeouts, after processing data that has already arrived."""
+        connection = self.connection
+        if connection.has_news:
+            self.pump(now)
+        for kind, name, seconds in self.deadlines.passed(now):
+            match kind:
+                case "request":
+                    connection.expire(name, seconds, stderr_tail)
+                case "callback":
+                    self.callbacks.expire(name, seconds)
+                case "settle":
+                    connection.settle()
+                case "first_message" | "idle" | "turn":
+                    if self._turn_deadlines.expired(kind, name, seconds):
+                        self.audience.turn_given_up(
+                            name, TurnTimeoutError(kind, seconds, api_error=connection.api_error)
+                        )
+                case "store" if self.storing is not None:
+                    self.storing.expire(name, seconds)
+                case "background" | "after_result" | "finish" | "exit":
+                    if self.storing is not None:
+                        self.storing.release_all()
+                    self.audience.overstayed(kind, seconds, stderr_tail)
+                    if kind == "exit":
+                        self._gave_up("output", seconds)
+                case "input":
+                    self._gave_up("input", seconds)
+
+    def _gave_up(self, closed: str, seconds: float) -> None:
+        reason = f"the CLI closed its {closed} and did not exit within {seconds:g} s"
+        self.connection.fail(SessionClosedError(expected=False, reason=reason))
+
+    # -- starting and ending -------------------------------------------------------------------------------------------
+
+    def initialize(self, plan: LaunchPlan, now: float, mask: Callable[[bytes], bytes]) -> None:
+        """Write `initialize`. `mask` takes secrets out of lines that errors show."""
+        self.deadlines.now, self.connection.mask = now, mask
+        if self.log.isEnabledFor(logging.DEBUG):
+            self.log.debug("started; %s", one_line(plan.describe()))
+        prepare()
+        fields = dict(plan.initialize)
+        if self.hooks.wire:
+            fields["hooks"] = self.hooks.wire
+        if self.observers is not None:
+            self.observers.launched()
+        request_id = self.connection.send_initialize(fields)
+        self.deadlines.arm("request", request_id, self.options.timeouts.initialize)
+
+    @property
+    def stop_asked(self) -> bool:
+        """True once a stop was requested; the driver then calls `begin_stop`."""
+        return self._request is not Request.NONE
+
+    @property
+    def abandoned(self) -> bool:
+        """True once the session has no user any more: its process was abandoned, and no call waits."""
+        return self._request is Request.ABANDON
+
+    def ask_stop(self, *, abandon: bool = False) -> None:
+        """Request a stop, from any thread. `begin_stop` obeys it: from then on the lifecycle is STOPPING."""
+        if not self.abandoned:
+            self._request = Request.ABANDON if abandon else Request.STOP
+
+    def begin_stop(self, now: float) -> None:
+        """Stop: refuse new calls, interrupt a running turn, and limit the time for that. Further calls do nothing."""
+        connection = self.connection
+        if connection.lifecycle is SessionState.STOPPING:
+            return
+        self.ask_stop()
+        self.deadlines.now = now
+        connection.begin_stop()
+        if not connection.over and connection.working and not self.abandoned:
+            waiting = any(turn.state is TurnState.QUEUED for turn in connection.turns.open)
+            try:
+                connection.interrupt(cancel_queued=waiting, internal=True)  # else the CLI takes up what waits
+            except HackamoreError:
+                return
+            self.deadlines.arm("stop", "", self.interrupt_seconds)
+
+    def output_ended(self, now: float) -> None:
+        """Take that stdout has ended: the exit has to follow."""
+        self.deadlines.now = now
+        self.deadlines.arm("exit", "", EXIT_SECONDS)
+
+    def input_broke(self, now: float) -> None:
+        """Take, once, that the CLI does not read any more: its exit has to follow."""
+        if self._input_broke:
+            return
+        self._input_broke = True
+        if self.connection.over or self.stop_asked:
+            return
+        self.deadlines.now = now
+        self.connection.input_broke()
+        self.deadlines.arm("input", "", EXIT_SECONDS)
+
+    def input_closed(self, now: float) -> None:
+        """Take that stdin was closed, because all is done: the CLI is to exit by itself."""
+        self.deadlines.now = now
+        self.audience.pumped()
+        self.deadlines.arm("finish", "", self.options.timeouts.after_result)
+
+    @property
+    def may_end(self) -> bool:
+        """True once the process is to be stopped: the session is over or abandoned, or no wait is left."""
+        connection = self.connection
+        if connection.over or self.abandoned:
+            return True
+        if connection.lifecycle is not SessionState.STOPPING or (
+            connection.working and self.deadlines.is_armed("stop", "")
+        ):
+            return False
+        return not (self.has_last_words or self.deadlines.is_armed("last_words", ""))
+
+    @property
+    def has_last_words(self) -> bool:
+        """True while a stop is to close stdin and read on: what the CLI writes to its transcript when it exits belongs to the store."""
+        if self.storing is None or self._last_words or self.connection.over or self.abandoned:
+            return False
+        return self.connection.lifecycle is SessionState.STOPPING and not self.connection.working
+
+    def hears_last_words(self, now: float) -> None:
+        """Take that stdin was closed for that."""
+        self._last_words = True
+        self.deadlines.now = now
+        self.connection.input_was_closed()
+        self.deadlines.arm("last_words", "", self.options.timeouts.stop_grace)
+
+    @property
+    def stop_seconds(self) -> float:
+        """The seconds after which a stop does not wait for the CLI any longer."""
+        grace = self.options.timeouts.stop_grace if self.storing is not None else 0.0
+        return self.interrupt_seconds + grace
+
+    def begin_last_writes(self, now: float) -> None:
+        """Let the store have everything that waits: the process is gone, and no other timeout counts any more."""
+        self.deadlines.clear()
+        self.deadlines.now = now
+        if self.storing is not None:
+            self.storing.begin_end()
+
+    @property
+    def turn_open(self) -> bool:
+        """True if the model may be at work, or the session is lost."""
+        connection = self.connection
+        return connection.at_work or connection.ending is Ending.FAILED or self.abandoned
+
+    def crashed(self, exit_code: int | None) -> bool:
+        """Return whether an exit with this code is a crash."""
+        last = self.connection.last_result
+        after_error = exit_code is not None and exit_code > 0 and last is not None and last.is_error
+        return len(self.connection.turns) > 0 or (exit_code != 0 and not after_error)
+
+    def ends_well(self, exit_code: int | None) -> bool:
+        """Return whether the session is still to end, and not by a crash: then the store has everything before readers see the end."""
+        return not self.connection.over and (self.stop_asked or not self.crashed(exit_code))
+
+    @property
+    def quiet(self) -> bool:
+        """True while the CLI is quiet, and no result waits for the store."""
+        return self.connection.quiet and not (self.storing is not None and self.storing.holds)
+
+    def lost(self, reason: str, now: float) -> None:
+        """End the session, if it has not ended, because nothing drives it any more."""
+        if not self.connection.over:
+            self.connection.fail(SessionClosedError(expected=False, reason=reason))
+        self.pump(now)
+
+    def process_gone(self, exit_code: int | None, stderr_tail: bytes) -> None:
+        """Take that the process is gone."""
+        self.connection.receive_eof()
+        self.connection.process_exited(exit_code, stderr_tail)
+
+    # -- what is asked for ---------------------------------------------------------------------------------------------
+
+    def lend(self, conversation: str | None, caller: Any, context: contextvars.Context | None) -> None:
+        """Set the caller that has the session from now on. Open work belongs to the caller before."""
+        self._holder = self._holder.lent(conversation, caller, context)
+        if not self.connection.at_work:
+            self._reach = self._holder
+
+    def ask(self, subtype: str, fields: Mapping[str, Any], operation: str, timeout: float | None, now: float) -> Answer:
+        """Send a control request; it can fail as `Connection.send_request` and `checked_timeout` do."""
+        self.deadlines.now = now
+        timeout = checked_timeout(timeout)
+        row = row_for(subtype)
+        if row is not None and row.needs and not getattr(self.options, row.needs):
+            raise CheckpointingNotEnabledError
+        answer = Answer(self.connection.send_request(subtype, fields, operation=operation))
+        self._answers[answer.request_id] = answer
+        if self.observers is not None:
+            self.observers.request_sent(answer.request_id, operation)
+        if timeout is None:
+            timeouts = self.options.timeouts
+            timeout = timeouts.rewind if row is not None and row.deadline == "rewind" else timeouts.control
+        self.deadlines.arm("request", answer.request_id, timeout)
+        return answer
+
+    def deadline_of(self, answer: Answer) -> float | None:
+        """Return how many seconds an answer has."""
+        return self.deadlines.seconds_of("request", answer.request_id)
+
+    def give_up(self, answer: Answer) -> None:
+        """Drop an answer that no caller waits for any more."""
+        self._answers.pop(answer.request_id, None)
+        self.deadlines.disarm("request", answer.request_id)
+        self.connection.cancel_request(answer.request_id)
+
+    def send(
+        self,
+        prompt: object,
+        fields: Mapping[str, Any] | None,
+        now: float,
+        turn_id: str | None = None,
+        context: contextvars.Context | None = None,
+    ) -> Progress:
+        """Send a prompt; return its turn. Its callbacks get the context variables. It can fail as `Connection.send_prompt` does."""
+        self.deadlines.now = now
+        if self.options.verbatim_prompts:
+            fields = {"client_composed": True, **(fields or {})}
+        content = checked_content(prompt)
+        sender = self._holder.lent(self._holder.conversation, self._holder.caller, context)
+        begins = not self.connection.working  # else it begins when the CLI takes it up
+        if self.observers is None:
+            turn = Progress(self.connection.send_prompt(content, turn_id=turn_id, fields=fields))
+        else:
+            turn = Progress(self._send_observed(self.observers, content, turn_id, fields))
+        self._senders[turn.id] = sender
+        if begins:
+            self._reach = sender
+        self.audience.sent(turn)
+        self._turn_deadlines.sent(turn.id)
+        return turn
+
+    def _send_observed(
+        self, observers: Observers, content: Any, turn_id: str | None, fields: Mapping[str, Any] | None
+    ) -> str:
+        """Send a prompt that an observer may refuse; return its id."""
+        self.connection.check_prompts()
+        turn_id = turn_id or self.connection.new_uuid()
+        observers.prompt_sending(turn_id, content)
+        try:
+            return self.connection.send_prompt(content, turn_id=turn_id, fields=fields)
+        except Exception as error:
+            observers.turn_changed(turn_id, "failed", error if isinstance(error, HackamoreError) else None)
+            raise
+
+    def was_written(self) -> None:
+        """Let observers hear of callbacks whose answers were written."""
+        if self.observers is not None:
+            self.observers.report()
+
+    def give_up_turn(self, turn_id: str | None, error: HackamoreError) -> None:
+        """End a turn with an error, and interrupt it; the session continues, a query is over. None is work that no prompt started."""
+        if turn_id is None:
+            self._give_up_own_work(error)
+        elif turn_id in self.connection.turns:
+            self._turn_deadlines.given_up(turn_id)
+            self.audience.turn_given_up(turn_id, error)
+
+    def _give_up_own_work(self, error: HackamoreError) -> None:
+        connection = self.connection
+        if connection.over or self.stop_asked:
+            return
+        if self.kind == "query":
+            self.audience.turn_given_up("", error)
+            return
+        self.interrupt_all(cancel_queued=False)
+
+    def interrupt_all(self, *, cancel_queued: bool) -> None:
+        """Interrupt the running turn and stop background agents; prompts that wait are cancelled, or begin then."""
+        connection = self.connection
+        if connection.over or self.stop_asked:
+            return
+        connection.interrupt(cancel_queued=cancel_queued, internal=True)
+        for task in connection.background_tasks:
+            if task.task_type != "local_bash":  # a command costs nothing
+                connection.send_request("stop_task", {"task_id": task.task_id}, internal=True)
+
+    # -- what happened -------------------------------------------------------------------------------------------------
+
+    def pump(self, now: float) -> None:
+        """Take what the connection reports, until there is nothing more."""
+        self.deadlines.now = now
+        connection = self.connection
+        storing, observers = self.storing, self.observers
+        news = connection.has_news
+        noted = news and self.log.isEnabledFor(logging.DEBUG)
+        while connection.has_news:
+            for event in connection.events_received():
+                if noted:
+                    _log(self.log, event)
+                if observers is not None:
+                    observers.saw(event)
+                if storing is None or not storing.keeps(event):
+                    self.handle(event)
+        if storing is not None:
+            storing.move()
+        if self.deadlines:
+            if news:
+                self.deadlines.disarm("after_result", "")
+            if news or not connection.unsettled:
+                self.deadlines.disarm("settle", "")
+        if connection.unsettled and not self.deadlines.is_armed("settle", ""):
+            self.deadlines.arm("settle", "", SETTLE_SECONDS)
+        self.audience.pumped()
+        if storing is not None and storing.holds:
+            return
+        if self.settled.waiters and (connection.quiet or connection.over or not len(connection.turns)):
+            self.settled.wake()
+
+    def callback_ended(self, job: Job, outcome: object, error: BaseException | None, now: float) -> None:
+        """Take how a callback ended: from here on the CLI may be silent for as long as it may be at all."""
+        self.deadlines.now = now
+        self.callbacks.finish(job, outcome, error)
+
+    def received(self, now: float) -> None:
+        """Take that bytes came; what is in them comes with `pump`."""
+        self.deadlines.now = now
+
+    def deliver(self, event: core_events.MessagesReceived, *, to_cursors: bool = True) -> None:
+        """Give messages to the audience; without `to_cursors` to the turns alone."""
+        self.audience.messages(event.messages, event.turn_ids, to_cursors=to_cursors)
+        if event.turn_ids:
+            self._turn_deadlines.heard(event.turn_ids, event.messages)
+
+    def handle(self, event: core_events.Event) -> None:
+        """Apply an event of the connection."""
+        match event:
+            case core_events.MessagesReceived():
+                self.deliver(event)
+            case core_events.RequestReceived():
+                self.callbacks.begin(event)
+                self.audience.held()
+            case core_events.RequestCancelled():
+                self.callbacks.cancelled(event.request_id)
+            case core_events.RequestResolved():
+                self._on_resolved(event)
+            case core_events.TurnStateChanged():
+                self._on_turn(event)
+            case core_events.LoginRefused():
+                for turn_id in event.turn_ids:
+                    self.give_up_turn(turn_id, copy.copy(event.error))
+            case core_events.WarningRaised():
+                self.warn(event.warning)
+            case core_events.BadLine() | core_events.LongLine() | core_events.IncompleteLine():
+                self.audience.broken_line(event)
+            case core_events.ActivityChanged():
+                self.audience.happened(ActivityChanged(event.activity))
+            case core_events.BackgroundTasksChanged():
+                self.audience.happened(BackgroundTasksChanged(event.tasks))
+            case core_events.OperationsReleased():
+                self._turn_deadlines.count_anew()
+            case core_events.HandshakeCompleted():
+                self._on_ready(event.server_info)
+            case core_events.HandshakeFailed():
+                self.start_error = event.error
+                self.ready.set()
+            case core_events.Ended():
+                self._on_end(event)
+
+    def _on_resolved(self, event: core_events.RequestResolved) -> None:
+        self.deadlines.disarm("request", event.request_id)
+        answer = self._answers.pop(event.request_id, None)
+        if answer is not None:
+            answer.result, answer.error = event.result, event.error
+            answer.flag.set()
+
+    def turn_over(self, event: core_events.TurnStateChanged) -> None:
+        """Move the timeouts of a turn."""
+        if event.state is TurnState.STARTED:
+            self._reach = self._senders.get(event.turn_id, self._reach)
+            self._turn_deadlines.started(event.turn_id)
+        elif event.state.over:
+            self._senders.pop(event.turn_id, None)
+            self._turn_deadlines.over(event.turn_id)
+
+    def _on_turn(self, event: core_events.TurnStateChanged) -> None:
+        self.turn_over(event)
+        self.audience.turn_changed(event)
+
+    def _on_ready(self, info: ServerInfo | None) -> None:
+        for name in self.deadlines.names("request"):
+            if name not in self._answers:
+                self.deadlines.disarm("request", name)
+        if self.hooks.blocking and (
+            info is None or info.hook_on_failure_supported is not True or info.hooks_applied is False
+        ):
+            self.connection.fail(
+                InitializationError(
+                    "a hook has `on_failure='block'`, and this CLI does not say that it would honour it; update the CLI"
+                )
+            )
+            return
+        self.audience.happened(SessionStarted(info))
+        self.ready.set()
+
+    def _on_end(self, event: core_events.Ended) -> None:
+        self.deadlines.clear()
+        self.callbacks.end()
+        for answer in self._answers.values():
+            answer.error = self.connection.closed_error()
+            answer.flag.set()
+        self._answers.clear()
+        if event.ending is Ending.FAILED and event.error is not None:
+            last: SessionEvent = SessionFailed(event.error, event.exit_code)
+        elif event.ending is Ending.STOPPED:
+            last = SessionStopped(event.exit_code)
+        else:
+            last = SessionCompleted(event.exit_code)
+        self.audience.happened(last)
+        if not self.ready.is_set:
+            self.start_error = self.start_error or self.connection.closed_error()
+            self.ready.set()
+        self.audience.ended(event)
+        self.settled.wake()
+
+
+class SessionBase:
+    """A session, as it is now."""
+
+    _core: SessionCore[Any]
+
+    @property
+    def pid(self) -> int | None:
+        """The process id of the CLI; None before it is started, and if the transport has none."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(state={str(self.state)!r}, session_id={self.session_id!r}, pid={self.pid})"
+
+    def _require_start(self, call: str) -> None:
+        """Raise SessionNotStartedError if the session was not started: the call would wait for ever."""
+        if self._core.connection.lifecycle is SessionState.NEW:
+            raise SessionNotStartedError(call)
+
+    @property
+    def options(self) -> Options:
+        """The options of the session."""
+        return self._core.options
+
+    @property
+    def state(self) -> SessionState:
+        """The state: `new`, `starting`, `initializing`, `running`, `stopping`, `stopped` or `failed`."""
+        return self._core.connection.lifecycle
+
+    @property
+    def activity(self) -> SessionActivity:
+        """The activity that the CLI reports: `running`, `idle`, `requires_action`; `unknown` before its first report."""
+        return self._core.connection.activity
+
+    @property
+    def background_tasks(self) -> tuple[BackgroundTask, ...]:
+        """The background tasks, as last reported."""
+        return self._core.connection.background_tasks
+
+    @property
+    def server_info(self) -> ServerInfo | None:
+        """The answer of the CLI to `initialize`; None before it, and without one."""
+        return self._core.connection.server_info
+
+    @property
+    def session_id(self) -> str | None:
+        """The session, as soon as a message has named it: for `Options(resume=...)`."""
+        return self._core.connection.session_id
+
+    @property
+    def exit_code(self) -> int | None:
+        """The CLI's exit code, once it is known; negative for a signal."""
+        return self._core.connection.exit_code
+
+    @property
+    def warnings(self) -> list[StreamWarning]:
+        """The last thousand warnings."""
+        return list(self._core.warnings)
+
+
+class _Observed:
+    """A session as its observers see it."""
+
+    def __init__(self, core: SessionCore[Any]) -> None:
+        self._core = core
+        self.kind: Literal["query", "session"] = core.kind
+        self.model: str | None = core.options.model
+        self.options: Options = core.options
+
+    @property
+    def session_id(self) -> str | None:
+        return self._core.connection.session_id
+
+    def warn(self, code: str, message: str, **context: object) -> None:
+        self._core.warn(StreamWarning(cast("WarningCode", code), message, context))
+
+    def end_turn(self, turn_id: str | None, error: HackamoreError) -> None:
+        self._core.post(lambda: self._core.give_up_turn(turn_id, error))
+
+
+def driver_error(error: Exception) -> HackamoreError:
+    """Return what ends a session whose driver, or its transport, raised; log what should not happen."""
+    if isinstance(error, HackamoreError):
+        return error
+    logger.error("a session's driver failed", exc_info=error)
+    return SessionClosedError(expected=False, reason=f"{type(error).__name__}: {error}")
+
+
+def _log(log: SessionLog, event: core_events.Event) -> None:
+    """Say what happened: kinds, sizes and states, and nothing of what is in it."""
+    match event:
+        case core_events.MessagesReceived():
+            turn = {"turn_id": event.turn_ids[0]} if event.turn_ids else {}
+            for message in event.messages:
+                log.debug("%s", frame_summary(message), extra=turn)
+        case core_events.RequestReceived():
+            log.debug("the CLI asks: %s (%s)", event.subtype, escape_terminal(event.request_id, 100))
+        case core_events.RequestResolved():
+            failed = "" if event.error is None else f": {type(event.error).__name__}"
+            log.debug("%s (%s) is over%s", event.operation, event.request_id, failed)
+        case core_events.TurnStateChanged():
+            log.debug("turn %s is %s", event.turn_id, event.state, extra={"turn_id": event.turn_id})
+        case core_events.ActivityChanged():
+            log.debug("the CLI is %s", event.activity)
+        case core_events.Ended():
+            log.debug("the session has ended: %s, exit code %s", event.ending.name, event.exit_code)
+
+
+# -- checks of what users hand in, before anything is sent -------------------------------------------------------------
+
+
+def checked_content(prompt: object) -> str | list[Any]:
+    """Return a prompt as a frame holds it; raise TypeError if it is neither a str nor a list of content blocks."""
+    if isinstance(prompt, str):
+        return prompt
+    if isinstance(prompt, (list, tuple)):
+        return list(prompt)
+    hint = "; options are given as `options=`" if isinstance(prompt, Options) else ""
+    raise TypeError(f"`prompt` must be a str or a list of content blocks, not {type(prompt).__name__}{hint}")
+
+
+def prompt_fields(priority: object, extra: object) -> dict[str, Any]:
+    """Return the further fields of a prompt's frame; raise TypeError or ValueError for a wrong one, or one with a parameter of its own."""
+    fields: dict[str, Any] = {}
+    if extra is not None:
+        if not isinstance(extra, Mapping) or not all(isinstance(name, str) for name in extra):
+            raise TypeError(f"`extra` must be a dict with str keys, not {type(extra).__name__}")
+        fields.update(extra)
+        taken = sorted(_OWN_FIELDS & fields.keys())
+        if taken:
+            raise ValueError(f"`extra` must not contain {taken[0]!r}: Hackamore sets this field of the frame")
+    if priority is not None:
+        if priority not in PRIORITIES:
+            raise ValueError(f"`priority` must be 'now', 'next', 'later' or None, got {priority!r}")
+        fields["priority"] = priority
+    return fields
+
+
+def sent_servers(servers: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return servers as `mcp_set_servers` sends them, and those of this process by name."""
+    options = Options(mcp_servers=dict(servers))
+    inside = own_servers(options)
+    wire = {**external_servers(options), **{name: {"type": "sdk", "name": name} for name in inside}}
+    return wire, inside
+
+
+def own_servers(options: Options) -> dict[str, Any]:
+    """Return the servers of this process by name; raise OptionsError or NotSupportedError for one that Hackamore cannot run."""
+    servers = dict(in_process_servers(options))
+    for name, server in servers.items():
+        kind = server_kind(server)
+        if kind == "mcp":
+            from hackamore._engine.answering.mcp_calls import check_package
+
+            check_package(name, server)
+        elif kind not in ("tools", "callable"):
+            raise NotSupportedError(
+                "mcp_servers",
+                f"A {type(server).__name__} (`{name}`) is not supported: use `hackamore.tool_server`, a server object of the `mcp` "
+                "package, or a function that takes one JSON-RPC dict and returns one.",
+            )
+    return servers

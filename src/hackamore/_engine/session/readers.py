@@ -1,0 +1,435 @@
+"""The readers of a session: what each has not read yet, what has happened, and who is to be woken. No event loop, no threads.
+
+A session's core has an audience, the object that gets messages, warnings and endings. There are two: `Readers` has the turns and cursors of
+a session, `steering.SteeredQuery` the items of a query.
+"""
+
+from __future__ import annotations
+
+import copy
+import weakref
+from collections import deque
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from hackamore._engine.protocol import events
+from hackamore._engine.protocol.deadlines import TURN_KINDS
+from hackamore._engine.protocol.diagnostics import did_not_exit, incomplete_last_line
+from hackamore._engine.protocol.states.session import TurnState
+from hackamore._engine.queries.ending import Recent
+from hackamore._engine.session.events import (
+    BackgroundTasksChanged,
+    SessionEvent,
+    TurnCompleted,
+    TurnStarted,
+    WarningRaised,
+)
+from hackamore.errors import SlowConsumerError
+from hackamore.messages import ResultMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from hackamore._engine.session.core import SessionCore
+    from hackamore.errors import HackamoreError, StreamWarning
+    from hackamore.messages import Message
+    from hackamore.messages.results import ControlResult
+
+    BrokenLine = events.BadLine | events.LongLine | events.IncompleteLine
+
+__all__ = ["Answer", "Audience", "Event", "Flag", "Inbox", "Progress", "Readers", "TurnBase", "Unread", "size_of"]
+
+
+class Event(Protocol):
+    """An event that wakes one waiter: `anyio.Event`, `threading.Event`."""
+
+    def set(self) -> Any:
+        """Wake the waiter."""
+
+
+class Flag:
+    """Something that happens once. Each waiter brings an event of its own.
+
+    Attributes:
+        wakes: how often waiters were woken. A thread that saw this number before it waits misses no wake.
+    """
+
+    __slots__ = ("is_set", "waiters", "wakes")
+
+    def __init__(self) -> None:
+        self.is_set: bool = False
+        self.wakes: int = 0
+        self.waiters: list[Event] = []
+
+    def set(self) -> None:
+        """Set the flag and wake all waiters."""
+        self.is_set = True
+        self.wake()
+
+    def wake(self) -> None:
+        """Wake all current waiters."""
+        self.wakes += 1
+        waiters, self.waiters = self.waiters, []
+        for waiter in waiters:
+            waiter.set()
+
+    def leave(self, waiter: Event) -> None:
+        """Take a waiter back."""
+        if waiter in self.waiters:
+            self.waiters.remove(waiter)
+
+
+_EVENT_BYTES = 250
+"""The size of an event, or of a background task in one, as far as the limit is concerned."""
+
+
+def size_of(item: object) -> int:
+    """Return how many bytes an item had on the wire; for an event, which has no line of its own, about what it occupies."""
+    size = len(getattr(item, "raw", b"")) or len(getattr(item, "line", b""))
+    if size or not isinstance(item, SessionEvent):
+        return size
+    if isinstance(item, WarningRaised):
+        return _EVENT_BYTES + len(item.warning.message)
+    return _EVENT_BYTES * (1 + (len(item.tasks) if isinstance(item, BackgroundTasksChanged) else 0))
+
+
+class Unread:
+    """The bytes that some inboxes hold together."""
+
+    __slots__ = ("gone", "size")
+
+    def __init__(self) -> None:
+        self.size: int = 0
+        # what inboxes held that nobody has any more. The garbage collector adds to it, in any thread.
+        self.gone: deque[int] = deque()
+
+    def count(self) -> int:
+        """Return the bytes of the inboxes that are left."""
+        while self.gone:
+            self.size -= self.gone.popleft()
+        return self.size
+
+
+class Inbox:
+    """Items that wait for one reader."""
+
+    def __init__(self) -> None:
+        self.items: deque[Any] = deque()
+        self.size: int = 0  # their bytes on the wire
+        self.unread: Unread = Unread()  # what counts them together with those of other inboxes
+        self.added: int = 0  # the bytes of all that was ever added
+        self.more: Flag = Flag()  # woken when something was added or it is over
+        self.over: bool = False
+        self.error: HackamoreError | None = None  # raised when everything has been read
+        self.keeps: bool = True
+        self.turn_began: float = 0.0  # when its reader last let other tasks run, where there is an event loop
+
+    def __del__(self) -> None:
+        if self.size:
+            self.unread.gone.append(self.size)
+
+    def add(self, items: Iterable[Any], size: int) -> None:
+        """Add items that have `size` bytes together."""
+        if not self.over and self.keeps:
+            self.items.extend(items)
+            self.size += size
+            self.unread.size += size
+            self.added += size
+            self.more.wake()
+
+    def take(self) -> Any:
+        """Return the next item; None if there is none."""
+        if not self.items:
+            return None
+        item = self.items.popleft()
+        size = size_of(item)
+        self.size -= size
+        self.unread.size -= size
+        return item
+
+    def end(self, error: HackamoreError | None = None) -> None:
+        """Take that nothing more comes."""
+        if not self.over:
+            self.over = True
+            self.error = error
+            self.more.wake()
+
+    def clear(self) -> None:
+        """Throw away what is unread."""
+        self.items.clear()
+        self.unread.size -= self.size
+        self.size = 0
+
+    def skip(self, flag: bool) -> None:
+        """Keep nothing while `flag`: its reader wants the end alone."""
+        self.keeps = not flag
+        if flag:
+            self.clear()
+
+    def the_error(self) -> HackamoreError | None:
+        """Return a fresh copy of the error: each raise has a traceback of its own."""
+        return copy.copy(self.error) if self.error is not None else None
+
+
+class Progress:
+    """The part of a turn that the core of its session changes; it lives as long as the user's `Turn`.
+
+    Attributes:
+        id: the uuid of the prompt.
+        read: True once a reader has begun to iterate.
+    """
+
+    __slots__ = ("__weakref__", "id", "inbox", "over", "read", "recent", "result", "state")
+
+    def __init__(self, turn_id: str) -> None:
+        self.id: str = turn_id
+        self.state: TurnState = TurnState.QUEUED
+        self.inbox: Inbox = Inbox()
+        self.result: ResultMessage | None = None
+        self.over: Flag = Flag()
+        self.read: bool = False
+        self.recent: Recent = Recent()
+
+    def begin_reading(self) -> None:
+        """Keep messages from here on, even while another task waits for the result only."""
+        self.read = True
+        self.inbox.keeps = True
+
+    def deliver(self, messages: list[Message], size: int) -> None:
+        """Add messages that have `size` bytes together."""
+        if isinstance(messages[-1], ResultMessage):
+            self.result = messages[-1]
+        self.recent.add(messages, size)
+        self.inbox.add(messages, size)
+
+    def end(self, error: HackamoreError | None) -> None:
+        """End the turn; `error` is raised once its messages are read."""
+        self.inbox.end(error)
+        self.over.set()
+
+
+class TurnBase:
+    """One prompt, and its answer."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._inbox = progress.inbox
+
+    @property
+    def id(self) -> str:
+        """The prompt's uuid."""
+        return self._progress.id
+
+    @property
+    def state(self) -> TurnState:
+        """The state: `queued`, `started`, `completed`, `interrupted` or `failed`."""
+        return self._progress.state
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.id!r}, {self.state})"
+
+    def _repr_html_(self) -> str:
+        from hackamore.messages.shown import html
+
+        return html(repr(self))
+
+
+class Answer:
+    """A control operation that waits for its answer."""
+
+    __slots__ = ("error", "flag", "request_id", "result")
+
+    def __init__(self, request_id: str) -> None:
+        self.request_id: str = request_id
+        self.flag: Flag = Flag()
+        self.result: ControlResult | None = None
+        self.error: HackamoreError | None = None
+
+    def take(self) -> ControlResult:
+        """Return the result, or raise the error of the operation."""
+        if self.error is not None:
+            try:
+                raise self.error
+            finally:
+                self.error = None  # an error and the frame that raises it must not keep each other alive
+        assert self.result is not None  # noqa: S101 - for the type checker
+        return self.result
+
+
+class Audience(Protocol):
+    """The methods that a core calls, in the order of the wire.
+
+    Attributes:
+        judges_lines: whether the connection itself decides about bad and long lines.
+        late_timeouts: the timeouts, as `Timeouts` names them, that a thread may start while another one reads.
+        in_order: whether all messages and turns are one sequence for one reader.
+    """
+
+    judges_lines: ClassVar[bool]
+    late_timeouts: ClassVar[tuple[str, ...]]
+    in_order: ClassVar[bool]
+
+    def __init__(self, core: Any) -> None: ...
+
+    def add(self, inbox: Inbox, *, events: bool) -> None:
+        """A cursor was made."""
+
+    def sent(self, turn: Progress) -> None:
+        """A prompt was sent."""
+
+    def messages(self, messages: list[Message], turn_ids: tuple[str, ...], *, to_cursors: bool = True) -> None:
+        """Messages came; `turn_ids` are the prompts that they answer. Without `to_cursors` only their turns get them."""
+
+    def held(self) -> None:
+        """Something was added that counts in `Limits.buffered_bytes`: messages, events and open requests."""
+
+    def warned(self, warning: StreamWarning) -> None:
+        """Something was degraded."""
+
+    def broken_line(self, line: BrokenLine) -> None:
+        """A line cannot be used. `LongLine` does not come if the connection judges lines."""
+
+    def turn_changed(self, event: events.TurnStateChanged) -> None:
+        """The state of a turn changed."""
+
+    def turn_given_up(self, turn_id: str, error: HackamoreError) -> None:
+        """A turn has no waiter any more: a timeout passed, or an observer ended it."""
+
+    def happened(self, event: SessionEvent) -> None:
+        """The session itself changed."""
+
+    def progress(self) -> tuple[int, int]:
+        """How many bytes the readers of the last messages have not taken, and how many they have."""
+
+    def pumped(self) -> None:
+        """All events were passed on, or the input was closed."""
+
+    def overstayed(self, kind: str, seconds: float, stderr_tail: bytes) -> None:
+        """The CLI did not exit in time: `after_result`, `background`, `finish` or `exit`."""
+
+    def ended(self, event: events.Ended) -> None:
+        """The session is over."""
+
+
+class Readers:
+    """The turns and cursors of a session; those without a user are forgotten. `besides` returns the unread bytes of other readers."""
+
+    judges_lines: ClassVar[bool] = True
+    late_timeouts: ClassVar[tuple[str, ...]] = TURN_KINDS
+    in_order: ClassVar[bool] = False
+
+    def __init__(self, core: SessionCore[Any], besides: Callable[[], int] = lambda: 0) -> None:
+        self._core = core
+        self._turns: weakref.WeakValueDictionary[str, Progress] = weakref.WeakValueDictionary()
+        self._messages: weakref.WeakSet[Inbox] = weakref.WeakSet()
+        self._events: weakref.WeakSet[Inbox] = weakref.WeakSet()
+        self._lately: list[weakref.ref[Inbox]] = []
+        self._besides = besides
+        self._limit = core.options.limits.buffered_bytes
+        self._unread = Unread()
+        self._slow = False
+
+    def add(self, inbox: Inbox, *, events: bool) -> None:
+        """Give a cursor everything from now on."""
+        connection = self._core.connection
+        if connection.over:
+            inbox.end(None if events else connection.terminal_error)
+        else:
+            inbox.unread = self._unread
+            (self._events if events else self._messages).add(inbox)
+
+    def sent(self, turn: Progress) -> None:
+        """Keep a turn, for as long as its user does."""
+        turn.inbox.unread = self._unread
+        self._turns[turn.id] = turn
+
+    def messages(self, messages: list[Message], turn_ids: tuple[str, ...], *, to_cursors: bool = True) -> None:
+        """Give messages to their turns, and to all message cursors."""
+        inboxes = list(self._messages) if to_cursors and self._messages else []
+        turns = [turn for turn_id in turn_ids if (turn := self._turns.get(turn_id)) is not None]
+        if not inboxes and not turns:
+            return
+        size = sum(len(message.raw) for message in messages)
+        for turn in turns:
+            turn.deliver(messages, size)
+        for inbox in inboxes:
+            inbox.add(messages, size)
+        self._lately = [weakref.ref(inbox) for inbox in (*inboxes, *(turn.inbox for turn in turns))]
+        self.held()
+
+    def progress(self) -> tuple[int, int]:
+        """Return how many bytes the readers of the last messages have not taken, and how many they have."""
+        found = [inbox for reference in self._lately if (inbox := reference()) is not None]
+        unread = sum(inbox.size for inbox in found)
+        return unread, sum(inbox.added for inbox in found) - unread
+
+    def held(self) -> None:
+        """Check the limit of unread messages and open requests: a warning at half of it, failure beyond it."""
+        held = self._unread.count() + self._besides() + self._core.connection.in_flight_bytes
+        if held > self._limit:
+            self._core.connection.fail(SlowConsumerError(held, self._limit))
+        elif held * 2 > self._limit:
+            if not self._slow:
+                self._slow = True
+                text = f"{held:,} bytes of unread messages and open requests are held; at {self._limit:,} the session fails."
+                self._core.warn("SLOW_CONSUMER", text, buffered=held, limit=self._limit)
+        elif held * 4 < self._limit:
+            self._slow = False
+
+    def warned(self, warning: StreamWarning) -> None:
+        """Pass a warning on to `on_warning` and to the event cursors."""
+        self._core.tell_later(warning)
+        self.happened(WarningRaised(warning))
+
+    def broken_line(self, line: BrokenLine) -> None:
+        """Log a bad line, and warn about an incomplete one; about a long one the connection warned."""
+        if isinstance(line, events.BadLine):
+            self._core.log.warning("%s", line.error, extra={"code": line.error.reason})
+        elif isinstance(line, events.IncompleteLine):
+            self._core.warn(incomplete_last_line(line.line))
+
+    def turn_changed(self, event: events.TurnStateChanged) -> None:
+        """Move the turn on, and tell the event cursors."""
+        turn = self._turns.get(event.turn_id)
+        if turn is not None:
+            turn.state = event.state
+        if event.state is TurnState.STARTED:
+            self.happened(TurnStarted(event.turn_id))
+        elif event.state.over:
+            if turn is not None:
+                turn.end(event.error)
+            self.happened(TurnCompleted(event.turn_id, event.state))
+
+    def turn_given_up(self, turn_id: str, error: HackamoreError) -> None:
+        """End the turn with the error, and interrupt it; the session continues."""
+        turn = self._turns.get(turn_id)
+        if turn is not None:
+            turn.end(error)
+        self._core.connection.expire_turn(turn_id)
+
+    def happened(self, event: SessionEvent) -> None:
+        """Tell the event cursors."""
+        if self._events:
+            inboxes = list(self._events)
+            size = size_of(event)
+            for inbox in inboxes:
+                inbox.add((event,), size)
+            if not self._core.connection.over:
+                self.held()
+
+    def pumped(self) -> None:
+        """Do nothing: nothing depends on it."""
+
+    def overstayed(self, kind: str, seconds: float, stderr_tail: bytes) -> None:
+        """Warn and stop, if it was `finish` that waited for the exit."""
+        if kind == "finish":
+            self._core.warn(did_not_exit(seconds, self._core.connection.background_tasks))
+            self._core.ask_stop()
+
+    def ended(self, event: events.Ended) -> None:
+        """End all cursors; those of messages with the error."""
+        for inbox in list(self._messages):
+            inbox.end(event.error)
+        for inbox in list(self._events):
+            inbox.end()
+        self._messages.clear()
+        self._events.clear()

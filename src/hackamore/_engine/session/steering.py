@@ -1,0 +1,228 @@
+"""The audience of a query over the bidirectional launch: the same query core, its prompts, and the limit of unread messages.
+
+Everything that comes goes through the ending table, in order, when it comes; the stream takes the items in portions. The input is closed
+when all prompts were sent and the joint rule allows it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from hackamore._engine.protocol.deadlines import TURN_KINDS
+from hackamore._engine.protocol.states.session import TurnState
+from hackamore._engine.queries.ending import Overtime, QueryCore
+from hackamore._engine.queries.prompts import Feeder, is_many, one_prompt
+from hackamore._engine.session.events import SessionStarted, WarningRaised
+from hackamore._engine.session.readers import Flag, Readers, size_of
+from hackamore.errors import (
+    BudgetError,
+    HackamoreError,
+    PromptIterableError,
+    SessionClosedError,
+    StartError,
+    escape_terminal,
+    text_of,
+)
+
+if TYPE_CHECKING:
+    from hackamore._engine.protocol import events
+    from hackamore._engine.queries.ending import Item
+    from hackamore._engine.queries.prompts import OnePrompt
+    from hackamore._engine.session.core import SessionCore
+    from hackamore._engine.session.events import SessionEvent
+    from hackamore._engine.session.readers import BrokenLine, Inbox, Progress
+    from hackamore.errors import StreamWarning
+    from hackamore.messages import Message
+
+__all__ = ["SteeredQuery"]
+
+_PORTION = 1_000
+"""How many items the stream takes without letting other tasks run."""
+
+
+class SteeredQuery:
+    """The audience of a query. `more` is woken when an item was added, or none can follow."""
+
+    judges_lines: ClassVar[bool] = False
+    in_order: ClassVar[bool] = True
+    late_timeouts: ClassVar[tuple[str, ...]] = (
+        *TURN_KINDS,
+        "after_result",
+        "background",
+    )  # another thread may close the input
+
+    def __init__(self, session: SessionCore[Any]) -> None:
+        self.core: QueryCore = QueryCore(session.connection, session.options)
+        self.more: Flag = Flag()
+        self._session = session
+        self._connection = session.connection
+        self._overtime = Overtime(session.options.timeouts, session.deadlines)
+        self._unread = 0
+        self._added = 0
+        self._readers = Readers(session, lambda: self._unread)  # callbacks may send prompts and read, too
+        self._feeder: Feeder | None = None
+        self._sent = 0
+        self._unanswered = False
+
+    # -- the reader ----------------------------------------------------------------------------------------------------
+
+    @property
+    def over(self) -> bool:
+        """True once all items were taken and none can follow."""
+        return self.core.over and not self.core.items
+
+    @property
+    def tells_the_end(self) -> bool:
+        """True if the stream says how a start failed: because of a prompt, or by a result in place of a start."""
+        error = self._session.start_error
+        return not isinstance(error, StartError) or (
+            self._connection.exited and self._connection.last_result is not None
+        )
+
+    def take(self) -> list[Item]:
+        """Return the next items, as many as are given without letting other tasks run."""
+        items = self.core.items
+        portion = [items.popleft() for _ in range(min(len(items), _PORTION))]
+        self._unread -= sum(map(size_of, portion))
+        return portion
+
+    # -- prompts -------------------------------------------------------------------------------------------------------
+
+    def send_all(self, prompts: object, now: float) -> None:
+        """Send one prompt now, or begin to read an iterable of them as soon as the session is ready."""
+        if is_many(prompts):
+            self._feeder = Feeder(prompts, self._send_later, self._prompts_ended)
+            return
+        self._send(one_prompt(prompts), now)
+        self._connection.close_input()
+
+    def _send(self, prompt: OnePrompt, now: float) -> None:
+        self._session.send(prompt.content, prompt.fields, now, prompt.turn_id)
+        self._sent += 1
+
+    def _send_later(self, prompt: OnePrompt) -> None:
+        def send() -> None:
+            try:
+                self._send(prompt, self._session.deadlines.now)
+            except SessionClosedError:
+                pass  # the reader gets the reason
+            except BudgetError as error:
+                self._connection.fail(error)
+            except (HackamoreError, ValueError) as error:
+                problem = PromptIterableError(self._sent, escape_terminal(text_of(error), 500))
+                problem.__cause__ = error
+                self._connection.fail(problem)
+
+        self._session.post(send)
+
+    def _prompts_ended(self, problem: PromptIterableError | None) -> None:
+        def end() -> None:  # after the prompts, which are posted as well
+            if problem is not None:
+                self._connection.fail(problem)
+            elif not self._connection.over:
+                self._connection.close_input()
+
+        self._session.post(end)
+
+    # -- what the core of the session calls ----------------------------------------------------------------------------
+
+    def add(self, inbox: Inbox, *, events: bool) -> None:
+        """Give a cursor of a callback everything from now on."""
+        self._readers.add(inbox, events=events)
+
+    def sent(self, turn: Progress) -> None:
+        """Keep a turn, for as long as a callback does."""
+        self._readers.sent(turn)
+
+    def messages(self, messages: list[Message], turn_ids: tuple[str, ...], *, to_cursors: bool = True) -> None:
+        """Add messages to the items."""
+        self._overtime.heard(messages)
+        if not self.core.over:
+            size = sum(len(message.raw) for message in messages)
+            self.core.messages(messages, size)
+            self._unread += size
+            self._added += size
+            self._readers.held()
+            self.more.wake()
+        self._readers.messages(messages, turn_ids, to_cursors=to_cursors)
+
+    def held(self) -> None:
+        """Check the limit, with the unread messages."""
+        self._readers.held()
+
+    def warned(self, warning: StreamWarning) -> None:
+        """Add a warning to the items; `on_warning` gets it when it is taken."""
+        self.core.warned(warning)
+        self.happened(WarningRaised(warning))
+        self.more.wake()
+
+    def broken_line(self, line: BrokenLine) -> None:
+        """Judge a line that cannot be used."""
+        items = self.core.items
+        before = len(items)
+        self.core.broken_line(line)
+        if len(items) > before:
+            self._unread += size_of(items[-1])
+        self._judged()
+
+    def turn_changed(self, event: events.TurnStateChanged) -> None:
+        """Count the answers to the prompts."""
+        self._readers.turn_changed(event)
+        if event.state is TurnState.STARTED:
+            self.core.prompt_taken()
+        elif event.state.over:
+            self._unanswered = self._unanswered or event.error is not None
+            if self._feeder is not None:
+                self._feeder.answered()
+
+    def turn_given_up(self, turn_id: str, error: HackamoreError) -> None:
+        """End the query."""
+        self.core.prompt_taken()  # it may be one that waits behind an answered one
+        self.core.given_up(error)
+        self._judged()
+
+    def happened(self, event: SessionEvent) -> None:
+        """Tell the event cursors of callbacks; begin to read the prompts when the session is ready."""
+        self._readers.happened(event)
+        if isinstance(event, SessionStarted) and self._feeder is not None:
+            self._session.callbacks.to_run.append(self._feeder)
+
+    def progress(self) -> tuple[int, int]:
+        """Return how many bytes the stream and callbacks have not taken, and how many they have."""
+        unread, taken = self._readers.progress()
+        return self._unread + unread, self._added - self._unread + taken
+
+    def pumped(self) -> None:
+        """Limit how long the CLI may stay once every prompt was answered."""
+        connection = self._connection
+        waits = connection.finishing and not (connection.over or connection.input_closed or len(connection.turns))
+        self._overtime.look(connection, waits=waits)
+
+    def overstayed(self, kind: str, seconds: float, stderr_tail: bytes) -> None:
+        """End the query, unless the CLI waits for an answer of a callback."""
+        if kind in ("after_result", "background") and self._connection.answers_are_due:
+            self._session.deadlines.arm(kind, "", seconds)
+            return
+        self.core.still_running(seconds, stderr_tail)
+        self._judged()
+
+    def ended(self, event: events.Ended) -> None:
+        """End the query as the table says, and stop reading the prompts."""
+        if self._feeder is not None:
+            self._feeder.cancelled = True
+            self._feeder.answered()  # it may wait for room
+            self._session.callbacks.to_stop.append(self._feeder)
+        if self._unanswered and self._session.start_error is None:
+            self.core.prompt_taken()
+        self.core.ended(event)
+        self._readers.ended(event)
+        self.more.wake()
+
+    def _judged(self) -> None:
+        """End the session after its query."""
+        if self.core.over and not self._connection.over:
+            if self.core.terminal_error is not None:
+                self._connection.fail(self.core.terminal_error)
+            else:
+                self._session.ask_stop()
+        self.more.wake()

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from hackamore._engine.launch import LaunchPlan
     from hackamore._engine.session.events import SessionEvent
     from hackamore._engine.session.readers import Audience
-    from hackamore._engine.storing.storing import Storing
+    from hackamore._engine.session.storing import Storing
     from hackamore.errors import WarningCode
     from hackamore.hooks.matchers import Registration
     from hackamore.messages.results import ServerInfo
@@ -180,7 +180,7 @@ class SessionCore(Generic[A]):
         self._last_words = False
         self.storing: Storing | None = None
         if options.session_store is not None:
-            from hackamore._engine.storing.storing import Storing
+            from hackamore._engine.session.storing import Storing
 
             self.storing = Storing(self)
         late = (getattr(options.timeouts, kind) for kind in audience.late_timeouts)

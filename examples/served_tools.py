@@ -8,7 +8,7 @@ import sys
 
 import hackamore.sync
 from hackamore import Options, tool, tool_server
-from hackamore.tools import serve_stdio
+from hackamore.sync import serve_stdio
 
 PRICES = {"tea": 4.5, "coffee": 7.0}
 

@@ -85,8 +85,6 @@ API: dict[str, tuple[str, str, str]] = {
         "hackamore.errors hackamore.checked.schemas",
     ),
 }
-_SERVING = {"serve_stdio": "serving.serve_stdio", "aio.serve_stdio": "aio.serve_stdio"}
-"""Functions of `hackamore.tools` that `hackamore` does not have, and where they are defined."""
 _LOADING = {("script", "src"), ("link", "href"), ("img", "src"), ("iframe", "src"), ("source", "src"), ("video", "src")}
 _LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]+)\)")
 _FENCE = re.compile(r"^( *```.*?^ *```)", re.MULTILINE | re.DOTALL)
@@ -173,8 +171,8 @@ def public_names() -> dict[str, dict[str, str]]:
     offered["telemetry"] = "hackamore.options.observing"
     for key, module in offered.items():
         pages[key] |= _offered(module, known=pages[key])
-    pages["tools"] |= {f"hackamore.tools.{name}": f"hackamore.tools.{where}" for name, where in _SERVING.items()}
     shell = {name: hackamore.PLACES[name].replace(".aio.", ".sync.") for name in hackamore.sync.__all__}
+    shell["serve_stdio"] = "hackamore.serving.sync"
     pages["sync"] = {f"hackamore.sync.{name}": f"{place}.{name}" for name, place in shell.items()}
     pages["transports"] = _offered("hackamore.transports.base", known={})
     pages["testing"] = {

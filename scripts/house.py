@@ -2,12 +2,15 @@
 
 Rooms are the files and packages directly in `src/hackamore`. Floors are the longest chain of imports between rooms. An arrow runs up where
 a room imports one of the same or a higher layer (`layers` of import-linter in pyproject.toml). Circles are sets of files that import each
-other. Type-checking imports count. Lines are those of `src` that are written by hand: blank lines, comments and docstrings count.
+other. Type-checking imports count, and modules that `import_module` gets as strings. Inner imports are those of modules of `_engine` by
+services and faces, which are to use what users use. Lines are those of `src` that are written by hand: blank lines, comments and
+docstrings count.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import sys
 import tomllib
 from functools import cache
@@ -18,8 +21,23 @@ import grimp
 PROJECT = Path(__file__).resolve().parent.parent
 GENERATED = "# Generated "
 """How the first line of a generated file begins."""
-LIMITS = {"rooms": 27, "floors": 13, "arrows up": 0, "circles": 5, "circles across packages": 0, "lines": 77_000}
-"""The limits grow with features alone, in the commit that adds them."""
+FACADES = {"hackamore", "hackamore.sync"}
+"""Packages that name what stands above them, for users."""
+LIMITS = {
+    "rooms": 30,
+    "floors": 13,
+    "arrows": 150,
+    "arrows up": 0,
+    "circles": 5,
+    "circles across packages": 0,
+    "inner imports": 26,
+    "lines": 77_000,
+}
+"""Limits only fall. A capability that is asked for has its own allowance of lines; all else pays with deletions in the same commit."""
+SLACK_LINES = 300
+"""A limit of lines that stands higher than this above the lines has to be lowered, or it would be filled again unseen."""
+ENGINE = ("_engine", "aio", "sync", "transports")
+"""Rooms that may import modules of `_engine`."""
 
 
 def room_of(module: str) -> str:
@@ -69,6 +87,23 @@ def longest_chain(imports: dict[str, set[str]]) -> int:
     return max(map(length, nodes.values()))
 
 
+def named_modules(source: Path, modules: set[str]) -> dict[str, set[str]]:
+    """Return the modules that strings name in files that call `import_module`: whole, or as part of the root or of the file's package."""
+    found: dict[str, set[str]] = {}
+    for name in modules:
+        file = source.joinpath(*name.split(".")[1:])
+        file = file / "__init__.py" if file.is_dir() else file.with_suffix(".py")
+        text = file.read_text(encoding="utf-8")
+        if "import_module(" not in text:
+            continue
+        nodes = [node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant)]
+        words = {word.partition(":")[0] for node in nodes if isinstance(node, str) for word in node.split()}
+        found[name] = {f"{start}{word}" for word in words for start in ("", "hackamore.", f"{name}.")} & modules - {
+            name
+        }
+    return found
+
+
 def arrows_up(imports: dict[str, set[str]], layers: list[str]) -> list[tuple[str, str]]:
     """Return the imports between rooms that the layers do not allow."""
     level: dict[str, int] = {}
@@ -102,6 +137,10 @@ def main() -> int:
     details = parser.parse_args().details
     graph = grimp.build_graph("hackamore", exclude_type_checking_imports=False)
     files = {name: set(graph.find_modules_directly_imported_by(name)) for name in graph.modules}
+    for name, others in named_modules(PROJECT / "src" / "hackamore", set(files)).items():
+        files[name] |= others
+    for name in FACADES:
+        files[name] = {other for other in files[name] if other.startswith(f"{name}.") and name != "hackamore"}
     rooms: dict[str, set[str]] = {}
     for name, imported in files.items():
         rooms.setdefault(room_of(name), set()).update(map(room_of, imported))
@@ -113,12 +152,20 @@ def main() -> int:
     round_trips = circles(files)
     across = [circle for circle in round_trips if len({name.rpartition(".")[0] for name in circle}) > 1]
     places = [*rooms, *(name for name in ("scripts", "bench") if (PROJECT / name).is_dir())]
+    inner = sorted(
+        (name, other)
+        for name, imported in files.items()
+        for other in imported
+        if other.startswith("hackamore._engine") and room_of(name) not in ENGINE
+    )
     measured = {
         "rooms": len(places),
         "floors": longest_chain(rooms),
+        "arrows": sum(map(len, rooms.values())),
         "arrows up": len(up),
         "circles": len(round_trips),
         "circles across packages": len(across),
+        "inner imports": len(inner),
         "lines": lines_by_hand(PROJECT / "src"),
     }
     write = sys.stdout.write
@@ -127,7 +174,11 @@ def main() -> int:
     if details:
         write(f"rooms: {' '.join(sorted(places))}\n")
         write("".join(f"up: {room} -> {other}\n" for room, other in up))
+        write("".join(f"inner: {name} -> {other}\n" for name, other in inner))
         write("".join(f"circle: {' '.join(sorted(circle))}\n" for circle in round_trips))
+    if measured["lines"] < LIMITS["lines"] - SLACK_LINES:
+        write(f"lower the limit of lines in scripts/house.py to {measured['lines'] + SLACK_LINES // 3:,}\n")
+        return 1
     return int(any(value > LIMITS[name] for name, value in measured.items()))
 
 

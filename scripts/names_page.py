@@ -43,6 +43,7 @@ PACKAGES = {
     "hackamore.permissions": "permissions",
     "hackamore._engine.protocol.states.session": "sessions",
     "hackamore._engine.session.events": "sessions",
+    "hackamore.serving": "tools",
     "hackamore.tools": "tools",
 }
 

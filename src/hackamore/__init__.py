@@ -73,6 +73,7 @@ PLACES: dict[str, str] = {
             "TurnCompleted TurnStarted WarningRaised"
         ),
         "hackamore.checked.schemas": "OutputError",
+        "hackamore.serving.stdio": "serve_stdio",
         "hackamore.telemetry": "Telemetry",
         "hackamore.tools": "Audio EmbeddedResource Image ResourceLink Tool ToolContext ToolError ToolResult ToolServer tool tool_server",
     }.items()
@@ -100,7 +101,7 @@ def _not_here(name: str) -> Exception:
     """Return the error for a name that is not here: in `from hackamore import ...` it must be an ImportError to keep its text."""
     import sys
 
-    from hackamore.checked.official_names import advice
+    from hackamore._official_names import advice
 
     text = advice(name)
     # `from hackamore import x` asks for the attribute from importlib first, and replaces the text of an AttributeError.

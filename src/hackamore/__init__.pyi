@@ -196,6 +196,9 @@ from hackamore.permissions import (
     ReplaceRules,
     SetMode,
 )
+from hackamore.serving.stdio import (
+    serve_stdio,
+)
 from hackamore.telemetry import (
     Telemetry,
 )
@@ -367,6 +370,7 @@ __all__ = [
     "pool",
     "query",
     "run",
+    "serve_stdio",
     "start_session",
     "sync",
     "telemetry",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hackamore._engine.launch.plan import CHILD_ID, NOT_INHERITED, build_environment
+from hackamore._engine.launch.plan import build_environment
+from hackamore.options.environment import CHILD_ID, NOT_INHERITED
 from hackamore.options.options import Options
 from tests.contract import shows
 

@@ -50,15 +50,16 @@ def test_every_option_is_documented_under_its_heading() -> None:
 
 
 def test_the_page_about_finding_the_cli_names_every_place_and_variable() -> None:
-    from hackamore._engine.launch import discovery, plan
+    from hackamore._engine.launch import discovery
+    from hackamore.options import environment
 
     page = (REFERENCE / "finding-the-cli.md").read_text(encoding="utf-8")
     for place in (*discovery.HOME_PLACES, *discovery.SYSTEM_PLACES):
         assert str(Path(place).parent) in page
     for name in (
         "HACKAMORE_CLI_PATH",
-        plan.CHILD_ID,
-        plan.ENTRY_POINT,
+        environment.CHILD_ID,
+        environment.ENTRY_POINT,
         "CLAUDE_CODE_SDK_READS_SESSION_STATE",
     ):
         assert name in page

@@ -12,7 +12,6 @@ import pytest
 
 from hackamore import ConversationInUseError, Options, OptionsError, PoolClosedError, RegistryError, StartError
 from hackamore._engine.protocol.control_table import OPERATIONS
-from hackamore._engine.session.readers import Flag
 from hackamore.pool import CallerQueued, ConversationHibernated, PoolStats, PoolWarned, ProcessStarted
 from hackamore.pool.core import (
     AFFINITY_SECONDS,
@@ -33,6 +32,7 @@ from hackamore.pool.differences import APPLIED, HARMLESS, Split, changes, check_
 from hackamore.pool.registry import Beat, Held, MemoryRegistry
 from hackamore.pool.states import LIVE, SLOT, Happening, State
 from hackamore.pool.stats import Meter, WaitTimes
+from hackamore.waiting.flags import Flag
 from tests.contract import shows
 from tests.protocol.test_deadlines import Operations
 from tests.support.examples import examples

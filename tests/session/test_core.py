@@ -54,8 +54,9 @@ from hackamore._engine.session.events import (
     TurnStarted,
     WarningRaised,
 )
-from hackamore._engine.session.readers import Answer, Flag, Inbox, Progress, Readers, TurnBase, size_of
+from hackamore._engine.session.readers import Answer, Inbox, Progress, Readers, TurnBase, size_of
 from hackamore._engine.session.steering import SteeredQuery
+from hackamore.waiting.flags import Flag
 from tests.session.test_deadlines import HOOK, IDLE, RESULT, RUNNING, TASK_ENDED, TEXT, Clocked
 
 TASKS = {

@@ -6,7 +6,8 @@ from typing import Any
 
 import anyio
 
-from hackamore.tools import Audio, EmbeddedResource, Image, ToolContext, ToolError, serve_stdio, tool, tool_server
+from hackamore.sync import serve_stdio
+from hackamore.tools import Audio, EmbeddedResource, Image, ToolContext, ToolError, tool, tool_server
 
 PNG = bytes.fromhex(
     "89504e470d0a1a0a0000000d4948445200000001000000010802000000907753de"

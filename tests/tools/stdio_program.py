@@ -11,7 +11,8 @@ from typing import Any, TypedDict
 
 import anyio
 
-from hackamore.tools import Image, ToolContext, ToolError, ToolResult, ToolServer, serve_stdio, tool, tool_server
+from hackamore.sync import serve_stdio
+from hackamore.tools import Image, ToolContext, ToolError, ToolResult, ToolServer, tool, tool_server
 
 PNG = bytes.fromhex(
     "89504e470d0a1a0a0000000d4948445200000001000000010802000000907753de"

@@ -18,7 +18,8 @@ import anyio
 import pytest
 
 import hackamore
-from hackamore.tools import aio, serve_stdio, tool, tool_server
+from hackamore.sync import serve_stdio
+from hackamore.tools import tool, tool_server
 from tests.support.patience import patience
 from tests.tools.support import call_request, request
 
@@ -261,7 +262,7 @@ def test_only_a_tool_server_is_served_and_only_outside_of_event_loops() -> None:
 
     async def inside() -> None:
         with pytest.raises(hackamore.OptionsError):
-            await aio.serve_stdio(nothing)  # type: ignore[arg-type]
+            await hackamore.serve_stdio(nothing)  # type: ignore[arg-type]
         with pytest.raises(RuntimeError):
             serve_stdio(tool_server("shop", [nothing]))
 
@@ -269,8 +270,8 @@ def test_only_a_tool_server_is_served_and_only_outside_of_event_loops() -> None:
 
 
 AWAITED = """
-import anyio, sniffio, sys
-from hackamore.tools import aio, tool, tool_server
+import anyio, hackamore, sniffio, sys
+from hackamore.tools import tool, tool_server
 
 async def main():
     ended = []
@@ -285,7 +286,7 @@ async def main():
         return "in a thread"
 
     with anyio.move_on_after(float(sys.argv[2])):
-        await aio.serve_stdio(tool_server("s", [backend, plain]))
+        await hackamore.serve_stdio(tool_server("s", [backend, plain]))
         ended.append("by itself")
     print("streams are back", ended)
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, cast, ov
 
 from hackamore._engine.queries.outcomes import RunResult, with_output_type
 from hackamore._engine.queries.retrying import Attempts
-from hackamore._engine.session.readers import Flag
 from hackamore.aio.attempts import answered
 from hackamore.aio.pool_seam import PoolSeam
 from hackamore.aio.query import query
@@ -22,6 +21,7 @@ from hackamore.errors import ConcurrentUseError, HackamoreError, OptionsError, S
 from hackamore.options.options import Options
 from hackamore.options.retry import Retry
 from hackamore.transports.base import TransportSource
+from hackamore.waiting.flags import Flag
 from hackamore.waiting.threads import Mark
 
 if TYPE_CHECKING:

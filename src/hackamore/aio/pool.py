@@ -15,7 +15,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
-from hackamore._engine.session.readers import Flag, Inbox
+from hackamore._engine.session.readers import Inbox
 from hackamore.aio.pool_seam import PoolSeam
 from hackamore.aio.session import Life, Session, drive
 from hackamore.aio.waits import OtherShell
@@ -51,6 +51,7 @@ from hackamore.transports.base import TransportSource
 from hackamore.transports.process.orphans import end_orphan
 from hackamore.transports.process.private_folders import make_folder, remove_folder
 from hackamore.waiting.event_loops import context_for_thread
+from hackamore.waiting.flags import Flag
 from hackamore.waiting.log import logger
 
 if TYPE_CHECKING:

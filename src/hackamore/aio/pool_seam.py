@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from contextlib import AbstractContextManager
 
-    from hackamore._engine.session.readers import Flag
+    from hackamore.waiting.flags import Flag
 
 __all__ = ["PoolSeam"]
 

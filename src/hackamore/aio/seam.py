@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from hackamore._engine.launch import LaunchPlan
     from hackamore._engine.protocol.connection import Connection
     from hackamore._engine.session.core import SessionCore
-    from hackamore._engine.session.readers import Flag, Inbox
+    from hackamore._engine.session.readers import Inbox
     from hackamore.transports.base import AsyncTransport
+    from hackamore.waiting.flags import Flag
 
 __all__ = ["Seam", "Starting", "starting"]
 

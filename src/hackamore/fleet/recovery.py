@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from hackamore._engine.launch.plan import inherited_variables
 from hackamore.budgets.metering import goes_on
 from hackamore.budgets.prices import SYNTHETIC, larger, price_of, tokens_of
 from hackamore.errors import SessionNotFoundError, TranscriptError
 from hackamore.messages import AssistantMessage, TextBlock, ToolResultBlock, ToolUseBlock, UserMessage
+from hackamore.options.environment import inherited_variables
 from hackamore.transcripts.transcript import read
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import auto
 from typing import NamedTuple
 
-from hackamore._engine.protocol.states import Member
+from hackamore.waiting.tables import Member
 
 __all__ = ["CAUSES", "HELD", "OVER", "TASK", "Cause", "Happening", "Policy", "State"]
 

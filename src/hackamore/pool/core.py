@@ -15,7 +15,6 @@ from itertools import count, islice, takewhile
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from hackamore._engine.session.readers import Flag
 from hackamore.errors import ConversationInUseError, PoolClosedError, PoolTimeoutError, StreamWarning
 from hackamore.pool.differences import Split, changes
 from hackamore.pool.events import (
@@ -33,6 +32,7 @@ from hackamore.pool.rows import Row
 from hackamore.pool.states import LIVE, SLOT, Happening, State
 from hackamore.pool.stats import Meter, PoolStats
 from hackamore.storage.holders import describe
+from hackamore.waiting.flags import Flag
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping

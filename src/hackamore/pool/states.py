@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import auto
 
-from hackamore._engine.protocol.states import Member
+from hackamore.waiting.tables import Member
 
 __all__ = ["LIVE", "SLOT", "Happening", "State"]
 

@@ -7,11 +7,23 @@ from typing import TYPE_CHECKING, Any
 from hackamore.sync.query import QueryStream, query, run
 
 if TYPE_CHECKING:
+    from hackamore.serving.sync import serve_stdio
     from hackamore.sync.mapping import MapStream, map  # noqa: A004
     from hackamore.sync.pool import SessionPool
     from hackamore.sync.session import Session, Turn, start_session
 
-__all__ = ["MapStream", "QueryStream", "Session", "SessionPool", "Turn", "map", "query", "run", "start_session"]
+__all__ = [
+    "MapStream",
+    "QueryStream",
+    "Session",
+    "SessionPool",
+    "Turn",
+    "map",
+    "query",
+    "run",
+    "serve_stdio",
+    "start_session",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -28,4 +40,8 @@ def __getattr__(name: str) -> Any:
         from hackamore.sync.pool import SessionPool
 
         return SessionPool
+    if name == "serve_stdio":
+        from hackamore.serving.sync import serve_stdio
+
+        return serve_stdio
     raise AttributeError(f"module 'hackamore.sync' has no attribute {name!r}")

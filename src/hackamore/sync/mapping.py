@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, cast, ov
 
 from hackamore._engine.queries.outcomes import RunResult, with_output_type
 from hackamore._engine.queries.retrying import Attempts
-from hackamore._engine.session.readers import Flag
 from hackamore.checked.fields import integer
 from hackamore.errors import ConcurrentUseError, HackamoreError, OptionsError, StreamError, short_traceback
 from hackamore.options.options import Options
@@ -23,6 +22,7 @@ from hackamore.sync.pool_seam import PoolSeam
 from hackamore.sync.query import query
 from hackamore.sync.waits import OtherShell, is_cancellation, iterator_of, next_of
 from hackamore.transports.base import TransportSource
+from hackamore.waiting.flags import Flag
 from hackamore.waiting.threads import Mark
 
 if TYPE_CHECKING:

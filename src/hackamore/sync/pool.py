@@ -16,7 +16,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
-from hackamore._engine.session.readers import Flag, Inbox
+from hackamore._engine.session.readers import Inbox
 from hackamore.errors import (
     CLIExitedDuringInitError,
     ConversationInUseError,
@@ -52,6 +52,7 @@ from hackamore.transports.base import TransportSource
 from hackamore.transports.process.orphans import end_orphan
 from hackamore.transports.process.private_folders import make_folder, remove_folder
 from hackamore.waiting.event_loops import context_for_thread
+from hackamore.waiting.flags import Flag
 from hackamore.waiting.log import logger
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from hackamore.waiting.threads import Threads, wait_for
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hackamore._engine.session.readers import Flag
+    from hackamore.waiting.flags import Flag
 
 __all__ = ["PoolSeam"]
 

@@ -102,7 +102,7 @@ class Telemetry:
         Raises:
             OptionsError: with `cli=True`, the CLI would export to its standard output.
         """
-        from hackamore._engine.launch.plan import inherited_variables
+        from hackamore.options.environment import inherited_variables
         from hackamore.telemetry import environment
         from hackamore.telemetry.watch import Settings, Watch
 

@@ -17,7 +17,7 @@ from hackamore.waiting.event_loops import Loop
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hackamore._engine.launch.plan import LaunchPlan
+    from hackamore.transports.base import LaunchPlan
 
 _TAIL = 64 * 1024
 

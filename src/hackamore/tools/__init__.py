@@ -17,16 +17,14 @@ a result. No package is needed for it. This package is pure: it says what to cal
 
 from __future__ import annotations
 
-from hackamore.tools import arguments, content, declared, server, serving
+from hackamore.tools import arguments, content, declared, server
 from hackamore.tools.arguments import *
 from hackamore.tools.content import *
 from hackamore.tools.declared import *
 from hackamore.tools.server import *
-from hackamore.tools.serving import *
 
 __all__ = []
 __all__ += arguments.__all__
 __all__ += content.__all__
 __all__ += declared.__all__
 __all__ += server.__all__
-__all__ += serving.__all__

@@ -36,7 +36,7 @@ from hackamore._engine.session.events import (
     SessionStopped,
     WarningRaised,
 )
-from hackamore._engine.session.readers import Answer, Flag, Progress
+from hackamore._engine.session.readers import Answer, Progress
 from hackamore.checked.functions import Reach, callback_failure
 from hackamore.errors import (
     CheckpointingNotEnabledError,
@@ -55,6 +55,7 @@ from hackamore.messages.decode import prepare
 from hackamore.options.bounds import checked_timeout
 from hackamore.options.options import Options
 from hackamore.tools import server_kind
+from hackamore.waiting.flags import Flag
 from hackamore.waiting.log import logger
 
 if TYPE_CHECKING:

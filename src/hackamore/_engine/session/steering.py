@@ -13,7 +13,7 @@ from hackamore._engine.protocol.states.session import TurnState
 from hackamore._engine.queries.ending import Overtime, QueryCore
 from hackamore._engine.queries.prompts import Feeder, is_many, one_prompt
 from hackamore._engine.session.events import SessionStarted, WarningRaised
-from hackamore._engine.session.readers import Flag, Readers, size_of
+from hackamore._engine.session.readers import Readers, size_of
 from hackamore.errors import (
     BudgetError,
     HackamoreError,
@@ -23,6 +23,7 @@ from hackamore.errors import (
     escape_terminal,
     text_of,
 )
+from hackamore.waiting.flags import Flag
 
 if TYPE_CHECKING:
     from hackamore._engine.protocol import events

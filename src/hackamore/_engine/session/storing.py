@@ -13,13 +13,13 @@ import msgspec
 
 from hackamore._engine.answering.jobs import Job
 from hackamore._engine.protocol import events
-from hackamore._engine.session.readers import Flag
 from hackamore._engine.storing.mirror import Mirror, Occasion, Writer
 from hackamore.checked.fields import without_passwords
 from hackamore.checked.functions import is_async
 from hackamore.errors import DecodeError, StoreConflictError, StreamWarning, escape_terminal, text_of
 from hackamore.messages import Message, ResultMessage
 from hackamore.messages.decode import decode
+from hackamore.waiting.flags import Flag
 
 if TYPE_CHECKING:
     from collections.abc import Callable

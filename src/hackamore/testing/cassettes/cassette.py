@@ -34,9 +34,8 @@ if TYPE_CHECKING:
     from contextvars import Token
     from types import TracebackType
 
-    from hackamore._engine.launch.plan import LaunchPlan
     from hackamore.options.options import Options
-    from hackamore.transports.base import AsyncTransport, SyncTransport, TransportSource
+    from hackamore.transports.base import AsyncTransport, LaunchPlan, SyncTransport, TransportSource
     from hackamore.transports.opening import Recorder
     from hackamore.transports.recording.reading import RecordedSession
 

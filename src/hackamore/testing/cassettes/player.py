@@ -24,8 +24,8 @@ from hackamore.waiting.log import logger
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hackamore._engine.launch.plan import LaunchPlan
     from hackamore.options.options import Options
+    from hackamore.transports.base import LaunchPlan
     from hackamore.transports.recording.reading import Entry, RecordedSession
 
 _BATCH = 256 * 1024

@@ -15,8 +15,8 @@ from hackamore.transports.opening import check_shape
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from hackamore._engine.launch.plan import LaunchPlan
     from hackamore.testing.conformance.wire import Wire
+    from hackamore.transports.base import LaunchPlan
 
 Plan: TypeAlias = "Callable[..., LaunchPlan]"
 _MEBIBYTE = 1024 * 1024

@@ -21,8 +21,7 @@ from hackamore.testing.conformance.wire import CHECK_SECONDS, SHELLS, Shell, Wir
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hackamore._engine.launch.plan import LaunchPlan
-    from hackamore.transports.base import TransportSource
+    from hackamore.transports.base import LaunchPlan, TransportSource
 
 
 def check_transport(
@@ -115,7 +114,7 @@ def _run(
 
 
 def _plan(python: Sequence[str], steps: Sequence[Any], cwd: str | None = None) -> LaunchPlan:
-    from hackamore._engine.launch.plan import LaunchPlan
+    from hackamore.transports.base import LaunchPlan
     from hackamore.transports.process.processes import CHILD_ID_VARIABLE
 
     code = Path(__file__).with_name("peer.py").read_text(encoding="utf-8")

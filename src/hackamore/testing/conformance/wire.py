@@ -12,8 +12,7 @@ from hackamore.transports.base import PushTransport
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
-    from hackamore._engine.launch.plan import LaunchPlan
-    from hackamore.transports.base import TransportSource
+    from hackamore.transports.base import LaunchPlan, TransportSource
 
 Shell: TypeAlias = Literal["asyncio", "trio", "threads"]
 SHELLS: tuple[Shell, ...] = ("asyncio", "trio", "threads")

@@ -12,8 +12,7 @@ import anyio.lowlevel
 from hackamore.testing.faults.flow import Ended, FaultState, Pause
 
 if TYPE_CHECKING:
-    from hackamore._engine.launch.plan import LaunchPlan
-    from hackamore.transports.base import AsyncTransport, SyncTransport, Transport
+    from hackamore.transports.base import AsyncTransport, LaunchPlan, SyncTransport, Transport
 
 
 class _Faulty:

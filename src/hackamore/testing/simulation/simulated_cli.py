@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from types import FrameType, TracebackType
 
-    from hackamore._engine.launch.plan import LaunchPlan
     from hackamore.testing.memory import AsyncMemoryTransport, Peer, SyncMemoryTransport
     from hackamore.testing.simulation.launch import Launch
     from hackamore.testing.simulation.sessions import SimulatedSession
+    from hackamore.transports.base import LaunchPlan
 
     T = TypeVar("T", AsyncMemoryTransport, SyncMemoryTransport)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import StrEnum, auto
 from typing import NamedTuple
 
-from hackamore._engine.protocol.states import Member
+from hackamore.waiting.tables import Member
 
 
 class SessionState(StrEnum):

@@ -1,9 +1,8 @@
-"""Serves tools over the standard streams: `hackamore.tools.serve_stdio`."""
+"""Tools on the standard streams of a program, on asyncio and trio: `hackamore.serve_stdio`."""
 
 from __future__ import annotations
 
 import signal
-import sys
 import threading
 import time
 from functools import partial
@@ -13,7 +12,7 @@ import anyio
 
 from hackamore._engine.answering.stdio import StdioConnection
 from hackamore.aio.driver import run_in_thread, run_job
-from hackamore.errors import OptionsError, escape_terminal
+from hackamore.errors import OptionsError
 from hackamore.tools import ToolServer
 from hackamore.waiting.event_loops import Loop, context_for_thread
 from hackamore.waiting.log import logger
@@ -25,31 +24,37 @@ if TYPE_CHECKING:
 
     from hackamore._engine.answering.jobs import Job
 
-__all__ = ["GRACE_SECONDS", "serve", "serve_blocking"]
+__all__ = ["GRACE_SECONDS", "check_server", "serve_stdio", "serve_until_signal"]
 
 GRACE_SECONDS = 1.5
 """How long cancelled tools have to end, and the client to read the last answers: MCP clients kill a server after two seconds."""
 
 
-def serve_blocking(server: ToolServer) -> None:
-    """Do what `hackamore.tools.serve_stdio` promises."""
-    _check(server)
-    if sys.stdin is not None and sys.stdin.isatty():
-        name = escape_terminal(server.name, 100)
-        sys.stderr.write(
-            f"Tool server {name!r} waits for an MCP client on stdin. An MCP client starts this program. Ctrl-C ends it.\n"
-        )
-    anyio.run(_serve_until_signal, server)
+async def serve_stdio(server: ToolServer) -> None:
+    """Serve tools to an MCP client on stdin and stdout, until the client closes stdin.
 
+    Signals are left to the program. A cancelled call ends the service in the same order. The rest is as in `hackamore.sync.serve_stdio`.
 
-async def serve(server: ToolServer) -> None:
-    """Do what `hackamore.tools.aio.serve_stdio` promises."""
-    _check(server)
+    Args:
+        server: the tools, from `tool_server`.
+
+    Raises:
+        OptionsError: `server` is not a tool server.
+        RuntimeError: the streams serve another tool server.
+
+    Example:
+        ::
+
+            async with database() as connection:
+                await serve_stdio(tool_server("shop", tools_for(connection)))
+    """
+    check_server(server)
     with standard_streams() as (source, target):
         await _Serving(server).run(source, target)
 
 
-def _check(server: object) -> None:
+def check_server(server: object) -> None:
+    """Raise OptionsError for what is not a tool server."""
     if not isinstance(server, ToolServer):
         raise OptionsError(
             f"`serve_stdio` takes a tool server, got {type(server).__name__}. Make one: `tool_server('name', [...])`.",
@@ -57,9 +62,10 @@ def _check(server: object) -> None:
         )
 
 
-async def _serve_until_signal(server: ToolServer) -> None:
+async def serve_until_signal(server: ToolServer) -> None:
+    """Serve until the client closes stdin, SIGINT or SIGTERM."""
     if threading.current_thread() is not threading.main_thread():
-        await serve(server)  # only the main thread may handle signals
+        await serve_stdio(server)  # only the main thread may handle signals
         return
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with anyio.create_task_group() as group:
@@ -71,7 +77,7 @@ async def _serve_until_signal(server: ToolServer) -> None:
                     return
 
             group.start_soon(end_on_signal)
-            await serve(server)
+            await serve_stdio(server)
             group.cancel_scope.cancel()
 
 

@@ -1,12 +1,17 @@
-"""Tools for other MCP clients: a server on the standard streams of a program of its own."""
+"""Tools on the standard streams of a program without an event loop: `hackamore.sync.serve_stdio`."""
 
 from __future__ import annotations
 
-from importlib import import_module
+import sys
 from typing import TYPE_CHECKING
 
+import anyio
+
+from hackamore.errors import escape_terminal
+from hackamore.serving.stdio import check_server, serve_until_signal
+
 if TYPE_CHECKING:
-    from hackamore.tools.server import ToolServer
+    from hackamore.tools import ToolServer
 
 __all__ = ["serve_stdio"]
 
@@ -17,7 +22,7 @@ def serve_stdio(server: ToolServer) -> None:
     The call returns when the client closes stdin, and after SIGINT or SIGTERM. Open calls are then cancelled, and have 1.5 seconds to end.
     Coroutines run in an event loop of this call, plain functions in threads. Meanwhile `print` writes to stderr, and stdin is empty for
     your code. The exception of a tool is logged with its traceback, and the client gets an error result.
-    `hackamore.tools.aio.serve_stdio` is the same to await.
+    `hackamore.serve_stdio` is the same to await.
 
     Args:
         server: the tools, from `tool_server`.
@@ -32,4 +37,10 @@ def serve_stdio(server: ToolServer) -> None:
             if __name__ == "__main__":
                 serve_stdio(tool_server("shop", [price, stock]))
     """
-    import_module("hackamore.aio.stdio").serve_blocking(server)  # by name: it stands above tools
+    check_server(server)
+    if sys.stdin is not None and sys.stdin.isatty():
+        name = escape_terminal(server.name, 100)
+        sys.stderr.write(
+            f"Tool server {name!r} waits for an MCP client on stdin. An MCP client starts this program. Ctrl-C ends it.\n"
+        )
+    anyio.run(serve_until_signal, server)

@@ -83,8 +83,8 @@ def measure(count: int, backend: str) -> None:
     import threading
 
     import hackamore
+    from hackamore.runtime.threads import IDLE_SECONDS
     from hackamore.sync import Session as SyncSession
-    from hackamore.waiting.threads import IDLE_SECONDS
     from tests.support.leaks import open_descriptors
     from tests.support.light import light, resident
 

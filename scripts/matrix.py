@@ -1,4 +1,4 @@
-"""Run the tests on every supported Python: `./dev matrix`, or `./dev matrix --only 3.12 -- tests/waiting -x`.
+"""Run the tests on every supported Python: `./dev matrix`, or `./dev matrix --only 3.12 -- tests/runtime -x`.
 
 Interpreters are looked for in this order: `python3.X` on PATH, pyenv's versions, `uv python` (which installs one where it can download),
 and Debian suites in `.dev/matrix/debian-SUITE`. Each distinct version gets its own virtual environment in `.dev/matrix`. A version that

@@ -87,7 +87,7 @@ MORE_TESTS = {
         "tests/testing/conformance/test_transport.py",
         "tests/traces/test_reading.py",
     ),
-    "waiting": (
+    "runtime": (
         "tests/answering/test_reaching.py",
         "tests/answering/test_servers.py",
         "tests/testing/script/test_report.py",
@@ -137,7 +137,7 @@ NOT_HERE = (
     "tests/transcripts/test_real_cli.py",
 )
 # The tests of other packages run on asyncio only: what shells have of their own is here, and is generated elsewhere.
-ON_EVERY_SHELL = ("transports", "waiting")
+ON_EVERY_SHELL = ("transports", "runtime")
 # What simulates the CLI is judged beside the real one.
 BESIDE_THE_REAL_CLI = ("testing",)
 ARGUMENTS = ("-q", "--capture=no", "-pno:cacheprovider", "-pno:xdist")
@@ -446,7 +446,7 @@ class Trial:
             self.known = functions({str(mutant.source.path) for mutant in self.mutants})
             gc.collect()
             gc.freeze()
-            self._share(Path(folder) / "waiting")
+            self._share(Path(folder) / "runtime")
         return True
 
     def _share(self, waiting: Path) -> None:

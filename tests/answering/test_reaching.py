@@ -18,8 +18,8 @@ from hackamore.aio.from_thread import run_in
 from hackamore.errors import ControlRejectedError, SessionClosedError
 from hackamore.hooks import HookMatcher, HookOutput
 from hackamore.permissions import Allow
+from hackamore.runtime.event_loops import Loop
 from hackamore.tools import ToolContext, tool, tool_server
-from hackamore.waiting.event_loops import Loop
 from tests.contract import shows
 from tests.support.patience import patience
 from tests.support.talking import Running, ask, got, make, steps, texts

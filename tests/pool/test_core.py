@@ -32,7 +32,7 @@ from hackamore.pool.differences import APPLIED, HARMLESS, Split, changes, check_
 from hackamore.pool.registry import Beat, Held, MemoryRegistry
 from hackamore.pool.states import LIVE, SLOT, Happening, State
 from hackamore.pool.stats import Meter, WaitTimes
-from hackamore.waiting.flags import Flag
+from hackamore.runtime.flags import Flag
 from tests.contract import shows
 from tests.protocol.test_deadlines import Operations
 from tests.support.examples import examples

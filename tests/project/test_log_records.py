@@ -27,7 +27,7 @@ from tests.support.patience import patience
 from tests.support.records import CompleteRecords
 
 PACKAGE = PROJECT / "src" / "hackamore"
-ALLOWED = {"waiting/log.py", "cli/running.py"}
+ALLOWED = {"runtime/log.py", "cli/running.py"}
 """The place that makes the logger, and the command that adds handlers to it."""
 
 

@@ -121,7 +121,7 @@ def test_a_module_of_tables_has_the_tests_that_import_it(mutate: Any) -> None:
 
 
 def test_the_loops_of_trio_and_threads_are_measured_on_their_shells(mutate: Any) -> None:
-    names = ("waiting/event_loops.py", "launch", "testing")
+    names = ("runtime/event_loops.py", "launch", "testing")
     waiting, launch, testing = (PROJECT / "src" / "hackamore" / name for name in names)
     without = ["-m", "not real_cli"]
     assert mutate.shells([waiting]) == mutate.shells([launch, waiting]) == without

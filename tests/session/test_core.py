@@ -56,7 +56,7 @@ from hackamore._engine.session.events import (
 )
 from hackamore._engine.session.readers import Answer, Inbox, Progress, Readers, TurnBase, size_of
 from hackamore._engine.session.steering import SteeredQuery
-from hackamore.waiting.flags import Flag
+from hackamore.runtime.flags import Flag
 from tests.session.test_deadlines import HOOK, IDLE, RESULT, RUNNING, TASK_ENDED, TEXT, Clocked
 
 TASKS = {

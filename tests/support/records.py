@@ -33,5 +33,5 @@ class CompleteRecords(logging.Handler):
             self.incomplete.append(f"{place} has {fields['pid']!r}, {fields['session_id']!r}")
         if len(message.splitlines()) > 1 or record.levelno not in (logging.DEBUG, logging.WARNING, logging.ERROR):
             self.incomplete.append(f"{place} has several lines, or the level {record.levelname}")
-        if "/waiting/log.py" in record.pathname:
+        if "/runtime/log.py" in record.pathname:
             self.incomplete.append(f"{place} names the wrong line of code")

@@ -21,7 +21,7 @@ from tests.support.seeds import SEED
 FIRST_SHELL, OTHER_SHELLS = "asyncio", ("trio", "threads")
 # These run first: they start no process, and fail within seconds when the core is broken.
 CORE = (
-    "protocol", "messages", "options", "launch", "hooks", "permissions", "tools", "session/test_deadlines", "waiting",
+    "protocol", "messages", "options", "launch", "hooks", "permissions", "tools", "session/test_deadlines", "runtime",
 )  # fmt: skip
 # These run on every shell: they are about the shells.
 ON_EVERY_SHELL = ("contract", "queries/test_one_shot", "queries/test_hard_cases")

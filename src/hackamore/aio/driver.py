@@ -23,10 +23,10 @@ import anyio
 
 from hackamore._engine.answering.servers import CLOSE_SECONDS
 from hackamore._engine.session.core import driver_error
+from hackamore.runtime.event_loops import Loop, context_for_thread, current_task, end_program, run_cancellable
+from hackamore.runtime.threads import Threads
 from hackamore.transports.base import AsyncPushTransport
 from hackamore.transports.recording.masking import Mask
-from hackamore.waiting.event_loops import Loop, context_for_thread, current_task, end_program, run_cancellable
-from hackamore.waiting.threads import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from hackamore._engine.session.core import SessionBase
 from hackamore.errors import SessionClosedError
-from hackamore.waiting.event_loops import context_for_thread
+from hackamore.runtime.event_loops import context_for_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hackamore.aio.driver import Driver
-    from hackamore.waiting.event_loops import Loop
+    from hackamore.runtime.event_loops import Loop
 
 __all__ = ["FromThread", "SessionReach"]
 

@@ -20,9 +20,9 @@ from hackamore.checked.fields import integer
 from hackamore.errors import ConcurrentUseError, HackamoreError, OptionsError, StreamError, short_traceback
 from hackamore.options.options import Options
 from hackamore.options.retry import Retry
+from hackamore.runtime.flags import Flag
+from hackamore.runtime.threads import Mark
 from hackamore.transports.base import TransportSource
-from hackamore.waiting.flags import Flag
-from hackamore.waiting.threads import Mark
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

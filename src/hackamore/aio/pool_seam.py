@@ -15,14 +15,14 @@ import anyio
 import anyio.lowlevel
 
 from hackamore.aio.waits import check_loop
-from hackamore.waiting.event_loops import Loop
-from hackamore.waiting.threads import Call
+from hackamore.runtime.event_loops import Loop
+from hackamore.runtime.threads import Call
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from contextlib import AbstractContextManager
 
-    from hackamore.waiting.flags import Flag
+    from hackamore.runtime.flags import Flag
 
 __all__ = ["PoolSeam"]
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from hackamore._engine.protocol.connection import Connection
     from hackamore._engine.session.core import SessionCore
     from hackamore._engine.session.readers import Inbox
+    from hackamore.runtime.flags import Flag
     from hackamore.transports.base import AsyncTransport
-    from hackamore.waiting.flags import Flag
 
 __all__ = ["Seam", "Starting", "starting"]
 

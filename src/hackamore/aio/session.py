@@ -52,10 +52,10 @@ from hackamore.errors import (
 from hackamore.messages import Message
 from hackamore.messages.results import ControlResult, McpServersChange
 from hackamore.options.bounds import checked_timeout
+from hackamore.runtime.event_loops import context_for_thread
 from hackamore.transports.opening import open_async
 from hackamore.transports.process.prepare import Preparation
 from hackamore.transports.process.private_folders import make_folder, remove_folder
-from hackamore.waiting.event_loops import context_for_thread
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Generator, Mapping

@@ -12,11 +12,11 @@ import anyio
 import anyio.lowlevel
 
 from hackamore.checked.functions import is_async
+from hackamore.runtime.log import logger
+from hackamore.runtime.threads import Call
 from hackamore.transports.process.prepare import child_settings
 from hackamore.transports.process.spawn import spawn_error
 from hackamore.transports.process.subprocess_async import AsyncChildProcess
-from hackamore.waiting.log import logger
-from hackamore.waiting.threads import Call
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -308,7 +308,7 @@ def callback_failure(
     error.__traceback__ = _users_part(error.__traceback__)
     place = place_of(function)
     reason = f"{name} raised {type(error).__name__}: {text_of(error)}"
-    from hackamore.waiting.log import logger
+    from hackamore.runtime.log import logger
 
     logger.error("%s in %s", escape_terminal(reason, 500), escape_terminal(place), exc_info=error, extra=extra)
     warning = StreamWarning(

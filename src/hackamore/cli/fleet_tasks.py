@@ -15,7 +15,7 @@ from hackamore.errors import OptionsError, escape_terminal
 from hackamore.fleet.task import SESSION_OPTIONS, Task
 from hackamore.options.options import Options
 from hackamore.options.sources import refusal, variable_kind
-from hackamore.waiting.log import logger
+from hackamore.runtime.log import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

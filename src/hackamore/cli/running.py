@@ -20,8 +20,8 @@ from hackamore.cli.terminal import one_line
 from hackamore.cli.transcript import FinalText, RawLines, Transcript
 from hackamore.errors import HackamoreError, OptionsError, StartError, StreamWarning
 from hackamore.messages import ResultError
+from hackamore.runtime.log import one_line as one_log_line
 from hackamore.sync import query
-from hackamore.waiting.log import one_line as one_log_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Mapping

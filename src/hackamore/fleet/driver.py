@@ -22,8 +22,8 @@ from hackamore.fleet.states import CAUSES, HELD, OVER, Cause, Happening, State
 from hackamore.fleet.task import spec_of
 from hackamore.fleet.watching import RunWatch
 from hackamore.fleet.worker import Worker
-from hackamore.waiting.event_loops import context_for_thread
-from hackamore.waiting.threads import wait_for
+from hackamore.runtime.event_loops import context_for_thread
+from hackamore.runtime.threads import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

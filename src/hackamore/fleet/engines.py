@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from hackamore.errors import FleetError, HackamoreError
 from hackamore.fleet.remote import run_order
 from hackamore.fleet.sending import in_process, pack
-from hackamore.waiting.threads import Threads
+from hackamore.runtime.threads import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

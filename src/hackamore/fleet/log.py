@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hackamore.waiting.log import Log
+from hackamore.runtime.log import Log
 
 if TYPE_CHECKING:
     from hackamore.fleet.journal import Lease

@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from hackamore.waiting.threads import wait_for
+from hackamore.runtime.threads import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,7 +67,7 @@ class Mailbox(Generic[T]):
         """Wait for the next item; None at the end."""
         import anyio
 
-        from hackamore.waiting.event_loops import Loop
+        from hackamore.runtime.event_loops import Loop
 
         loop = Loop()
         while True:

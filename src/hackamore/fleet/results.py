@@ -13,7 +13,7 @@ import msgspec
 
 from hackamore.checked.fields import path_text
 from hackamore.errors import OptionsError, escape_terminal
-from hackamore.waiting.junit import Case, junit
+from hackamore.runtime.junit import Case, junit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

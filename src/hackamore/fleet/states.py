@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import auto
 from typing import NamedTuple
 
-from hackamore.waiting.tables import Member
+from hackamore.runtime.tables import Member
 
 __all__ = ["CAUSES", "HELD", "OVER", "TASK", "Cause", "Happening", "Policy", "State"]
 

@@ -13,8 +13,8 @@ from hackamore.fleet.journal.journal import LEASE_SECONDS
 from hackamore.fleet.log import logger
 from hackamore.fleet.orders import Ended, Order
 from hackamore.fleet.states import Cause
+from hackamore.runtime.threads import starters
 from hackamore.storage.holders import holder_name
-from hackamore.waiting.threads import starters
 
 if TYPE_CHECKING:
     from hackamore.fleet.journal import Journal

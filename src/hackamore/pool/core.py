@@ -31,8 +31,8 @@ from hackamore.pool.registry import Record
 from hackamore.pool.rows import Row
 from hackamore.pool.states import LIVE, SLOT, Happening, State
 from hackamore.pool.stats import Meter, PoolStats
+from hackamore.runtime.flags import Flag
 from hackamore.storage.holders import describe
-from hackamore.waiting.flags import Flag
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping

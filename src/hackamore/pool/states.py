@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import auto
 
-from hackamore.waiting.tables import Member
+from hackamore.runtime.tables import Member
 
 __all__ = ["LIVE", "SLOT", "Happening", "State"]
 

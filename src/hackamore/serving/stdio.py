@@ -13,11 +13,11 @@ import anyio
 from hackamore._engine.answering.stdio import StdioConnection
 from hackamore.aio.driver import run_in_thread, run_job
 from hackamore.errors import OptionsError
+from hackamore.runtime.event_loops import Loop, context_for_thread
+from hackamore.runtime.log import logger
+from hackamore.runtime.stdio import Pipes, standard_streams
+from hackamore.runtime.threads import Threads
 from hackamore.tools import ToolServer
-from hackamore.waiting.event_loops import Loop, context_for_thread
-from hackamore.waiting.log import logger
-from hackamore.waiting.stdio import Pipes, standard_streams
-from hackamore.waiting.threads import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable

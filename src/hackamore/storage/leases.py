@@ -10,8 +10,8 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from hackamore.runtime.log import logger
 from hackamore.storage.holders import runs
-from hackamore.waiting.log import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from hackamore._engine.answering.servers import CLOSE_SECONDS
 from hackamore._engine.session.core import driver_error
 from hackamore.options.bounds import LONGEST_SECONDS
+from hackamore.runtime.event_loops import context_for_thread
+from hackamore.runtime.threads import Threads
 from hackamore.transports.base import SyncPushTransport
-from hackamore.waiting.event_loops import context_for_thread
-from hackamore.waiting.threads import Threads
 
 if TYPE_CHECKING:
     import asyncio

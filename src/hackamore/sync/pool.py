@@ -43,6 +43,9 @@ from hackamore.pool.keeping import PooledConversation, delete_steps, export_step
 from hackamore.pool.memory import check_package, resident
 from hackamore.pool.registry import Held, MemoryRegistry, Registry, SQLiteRegistry
 from hackamore.pool.states import State
+from hackamore.runtime.event_loops import context_for_thread
+from hackamore.runtime.flags import Flag
+from hackamore.runtime.log import logger
 from hackamore.storage.holders import holder_name, process_name, runs
 from hackamore.storage.leases import Heart
 from hackamore.sync.pool_seam import PoolSeam
@@ -51,9 +54,6 @@ from hackamore.sync.waits import OtherShell
 from hackamore.transports.base import TransportSource
 from hackamore.transports.process.orphans import end_orphan
 from hackamore.transports.process.private_folders import make_folder, remove_folder
-from hackamore.waiting.event_loops import context_for_thread
-from hackamore.waiting.flags import Flag
-from hackamore.waiting.log import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -12,13 +12,13 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from hackamore.waiting.event_loops import context_for_thread
-from hackamore.waiting.threads import Threads, wait_for
+from hackamore.runtime.event_loops import context_for_thread
+from hackamore.runtime.threads import Threads, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hackamore.waiting.flags import Flag
+    from hackamore.runtime.flags import Flag
 
 __all__ = ["PoolSeam"]
 

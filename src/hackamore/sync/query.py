@@ -27,6 +27,7 @@ from hackamore.errors import (
 )
 from hackamore.options.bounds import checked_timeout
 from hackamore.options.options import Options
+from hackamore.runtime.threads import Mark, starters
 from hackamore.sync.attempts import answered
 from hackamore.sync.waits import (
     OtherShell,
@@ -42,7 +43,6 @@ from hackamore.transports.base import TransportSource
 from hackamore.transports.opening import open_sync
 from hackamore.transports.process.prepare import Preparation
 from hackamore.transports.recording.masking import Mask
-from hackamore.waiting.threads import Mark, starters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -14,10 +14,10 @@ import time
 import weakref
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from hackamore.runtime.threads import wait_for
 from hackamore.sync.driver import Driver
 from hackamore.transports.process.spawn import spawn_error
 from hackamore.transports.recording.masking import Mask
-from hackamore.waiting.threads import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from hackamore._engine.protocol.connection import Connection
     from hackamore._engine.session.core import SessionCore
     from hackamore._engine.session.readers import Inbox
+    from hackamore.runtime.flags import Flag
     from hackamore.transports.base import SyncTransport
-    from hackamore.waiting.flags import Flag
 
 __all__ = ["Seam", "starting"]
 

@@ -38,6 +38,7 @@ from hackamore.errors import (
 from hackamore.messages import Message
 from hackamore.messages.results import ControlResult, McpServersChange
 from hackamore.options.bounds import checked_timeout
+from hackamore.runtime.event_loops import context_for_thread
 from hackamore.sync.attempts import answered
 from hackamore.sync.operations import Operations
 from hackamore.sync.seam import Seam, starting
@@ -55,7 +56,6 @@ from hackamore.sync.waits import (
 from hackamore.transports.opening import open_sync
 from hackamore.transports.process.prepare import Preparation
 from hackamore.transports.process.private_folders import make_folder, remove_folder
-from hackamore.waiting.event_loops import context_for_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import anyio
 
-from hackamore.waiting.event_loops import Loop
+from hackamore.runtime.event_loops import Loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -249,7 +249,7 @@ def result_of(outcome: object, *, promised: bool = False, tool: str = "") -> dic
             )
     except Exception as error:  # the value's own methods may raise anything
         reason = f"{error}." if isinstance(error, _UnusableResultError) else _message(error)
-        from hackamore.waiting.log import logger
+        from hackamore.runtime.log import logger
 
         logger.error("the result of tool `%s` cannot be used: %s", tool, escape_terminal(reason, 500), exc_info=error)
         return error_result(f"The tool's result cannot be used: {reason}")

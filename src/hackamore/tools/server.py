@@ -194,7 +194,7 @@ class ToolServer:
         except (
             BaseException
         ) as error:  # types of users check the arguments: `SystemExit` in them is a failure like others
-            from hackamore.waiting.log import logger
+            from hackamore.runtime.log import logger
 
             logger.error("tool server %r: a message could not be handled", self.name, exc_info=error)
             identifier = message.get("id") if isinstance(message, dict) else None

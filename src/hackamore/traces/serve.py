@@ -22,9 +22,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
+from hackamore.runtime.log import logger
 from hackamore.traces.page import page_headers, page_pieces
 from hackamore.traces.reading import GrowingTrace
-from hackamore.waiting.log import logger
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

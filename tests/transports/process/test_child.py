@@ -19,6 +19,7 @@ import pytest
 
 from hackamore._engine.launch import LaunchPlan
 from hackamore.errors import SpawnError
+from hackamore.runtime.threads import Wakeup
 from hackamore.transports.process.child import Child, InputPipe, Poller, widen
 from hackamore.transports.process.processes import CHILD_ID_VARIABLE
 from hackamore.transports.process.reaper import reaper
@@ -26,7 +27,6 @@ from hackamore.transports.process.states import Input, WaitHappening
 from hackamore.transports.process.stderr import LineCallback, StderrDrain
 from hackamore.transports.process.subprocess_async import AsyncChildProcess
 from hackamore.transports.process.subprocess_sync import SyncChildProcess
-from hackamore.waiting.threads import Wakeup
 from tests.contract import shows
 from tests.support.leaks import alive, nothing_left, wait_gone
 from tests.support.patience import patience

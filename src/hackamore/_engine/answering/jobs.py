@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from hackamore._engine.protocol.log import SessionLog
     from hackamore.checked.functions import Reach
     from hackamore.errors import StreamWarning
+    from hackamore.runtime.log import Log
     from hackamore.tools import ToolCallPlan
-    from hackamore.waiting.log import Log
 
 __all__ = ["Job", "JobParts", "Jobs", "SessionParts"]
 

@@ -2,7 +2,7 @@
 
 Tools and functions are called by the shell, one job for each call. A server object of the `mcp` package runs for as long as its connection:
 a run is a job of its own, which belongs to no exchange. Messages go in as the CLI sent them; what the server sends comes out, and ends the
-calls that it answers. `hackamore.waiting.mcp_objects` moves the messages, on the event loop of the shell, and loads the package.
+calls that it answers. `hackamore.runtime.mcp_objects` moves the messages, on the event loop of the shell, and loads the package.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def _opaque(outcome: Any, message_id: Any) -> Any:
 
 def check_package(name: str, server: Any) -> None:
     """Raise OptionsError if the `mcp` package is missing or too old, or the object has no server inside."""
-    from hackamore.waiting.mcp_objects import load
+    from hackamore.runtime.mcp_objects import load
 
     field = f"mcp_servers.{name}"
     try:
@@ -210,7 +210,7 @@ class McpObjects:
             self._parts.post(lambda: self._was_sent(run, message))
 
         def serve() -> Any:
-            from hackamore.waiting.mcp_objects import serve
+            from hackamore.runtime.mcp_objects import serve
 
             return serve(run)
 

@@ -1,7 +1,7 @@
 """The servers of this process: their messages (JSON-RPC), which one a message is for, and how they are replaced while a session runs.
 
 Nothing here waits. A replacement is a generator: it yields what is to be sent and is given the answer, so both shells drive the same one.
-`hackamore.waiting.mcp_objects.serve` moves the messages between an `ObjectRun` and a server object of the `mcp` package.
+`hackamore.runtime.mcp_objects.serve` moves the messages between an `ObjectRun` and a server object of the `mcp` package.
 """
 
 from __future__ import annotations

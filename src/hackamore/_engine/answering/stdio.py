@@ -17,9 +17,9 @@ from hackamore._engine.protocol.frames import encode
 from hackamore._engine.protocol.framing import LineFramer, OversizedLine
 from hackamore.errors import StreamWarning, escape_terminal
 from hackamore.options.bounds import Limits
+from hackamore.runtime.log import Log, logger
 from hackamore.tools import CancelledCall, ToolCallPlan
 from hackamore.tools.server import INTERNAL_ERROR, INVALID_REQUEST, rpc_error
-from hackamore.waiting.log import Log, logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

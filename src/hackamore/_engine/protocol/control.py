@@ -13,7 +13,7 @@ from hackamore.errors import DecodeError
 from hackamore.messages import decode
 from hackamore.messages.base import NO_RAW
 from hackamore.messages.control import ControlRequest
-from hackamore.waiting.log import logger
+from hackamore.runtime.log import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

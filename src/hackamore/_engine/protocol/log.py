@@ -6,7 +6,7 @@ import sys
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from hackamore.waiting.log import Log, logger, one_line
+from hackamore.runtime.log import Log, logger, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -23,7 +23,7 @@ from hackamore.errors import StreamWarning, TurnTimeoutError
 from hackamore.messages.base import frame_summary
 from hackamore.messages.decode import prepare
 from hackamore.options.observing import ONE_TURN
-from hackamore.waiting.log import logger
+from hackamore.runtime.log import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

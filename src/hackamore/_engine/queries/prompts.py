@@ -17,7 +17,7 @@ from hackamore._engine.launch.plan import encode_prompt
 from hackamore.checked.fields import shown
 from hackamore.errors import HackamoreError, OptionsError, PromptIterableError, escape_terminal, text_of
 from hackamore.messages.content import Block
-from hackamore.waiting.threads import Room
+from hackamore.runtime.threads import Room
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -54,9 +54,9 @@ from hackamore.messages.base import frame_summary
 from hackamore.messages.decode import prepare
 from hackamore.options.bounds import checked_timeout
 from hackamore.options.options import Options
+from hackamore.runtime.flags import Flag
+from hackamore.runtime.log import logger
 from hackamore.tools import server_kind
-from hackamore.waiting.flags import Flag
-from hackamore.waiting.log import logger
 
 if TYPE_CHECKING:
     import contextvars

@@ -25,7 +25,7 @@ from hackamore._engine.session.events import (
 )
 from hackamore.errors import SlowConsumerError
 from hackamore.messages import ResultMessage
-from hackamore.waiting.flags import Event, Flag
+from hackamore.runtime.flags import Event, Flag
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

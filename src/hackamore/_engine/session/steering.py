@@ -23,7 +23,7 @@ from hackamore.errors import (
     escape_terminal,
     text_of,
 )
-from hackamore.waiting.flags import Flag
+from hackamore.runtime.flags import Flag
 
 if TYPE_CHECKING:
     from hackamore._engine.protocol import events

@@ -19,7 +19,7 @@ from hackamore.checked.functions import is_async
 from hackamore.errors import DecodeError, StoreConflictError, StreamWarning, escape_terminal, text_of
 from hackamore.messages import Message, ResultMessage
 from hackamore.messages.decode import decode
-from hackamore.waiting.flags import Flag
+from hackamore.runtime.flags import Flag
 
 if TYPE_CHECKING:
     from collections.abc import Callable

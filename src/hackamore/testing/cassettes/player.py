@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 from hackamore import errors
 from hackamore.errors import StartError
+from hackamore.runtime.log import logger
 from hackamore.testing.cassettes.match import Matcher
 from hackamore.testing.errors import CassetteMismatchError
 from hackamore.transports.recording.reading import frame_of, object_of
 from hackamore.transports.recording.recorder import shown_arguments
 from hackamore.transports.recording.redaction import Redactor, Vault
-from hackamore.waiting.log import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable

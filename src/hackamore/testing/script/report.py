@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
-from hackamore.waiting.junit import Case, junit
+from hackamore.runtime.junit import Case, junit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import msgspec
 
 from hackamore.errors import StoreConflictError
-from hackamore.waiting.threads import Call
+from hackamore.runtime.threads import Call
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,6 +21,8 @@ import weakref
 from typing import TYPE_CHECKING, NamedTuple
 
 from hackamore.errors import SpawnError
+from hackamore.runtime.log import logger
+from hackamore.runtime.threads import Wakeup
 from hackamore.transports.process import spawn
 from hackamore.transports.process.private_folders import remove_folder
 from hackamore.transports.process.processes import CHILD_ID_VARIABLE, identity, kill_identity, marked_with
@@ -39,8 +41,6 @@ from hackamore.transports.process.states import (
 from hackamore.transports.process.stderr import LineCallback, StderrDrain
 from hackamore.transports.process.watchdog import watchdog
 from hackamore.transports.recording.masking import Mask
-from hackamore.waiting.log import logger
-from hackamore.waiting.threads import Wakeup
 
 if TYPE_CHECKING:
     from collections.abc import Callable

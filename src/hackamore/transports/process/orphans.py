@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import time
 
+from hackamore.runtime.log import logger
 from hackamore.storage.holders import identity_in, runs
 from hackamore.transports.process import processes
 from hackamore.transports.process.watchdog_main import end
-from hackamore.waiting.log import logger
 
 __all__ = ["end_orphan"]
 

@@ -21,10 +21,10 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from hackamore.runtime.log import logger
+from hackamore.runtime.threads import Wakeup, starters
 from hackamore.transports.process.processes import Identity, descendants, identity, kill_identity, marked_with
 from hackamore.transports.process.watchdog import watchdog
-from hackamore.waiting.log import logger
-from hackamore.waiting.threads import Wakeup, starters
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import auto
 
-from hackamore.waiting.tables import Member
+from hackamore.runtime.tables import Member
 
 __all__ = ["INPUT", "LIFE", "WAIT", "Input", "InputHappening", "Life", "LifeHappening", "Wait", "WaitHappening"]
 

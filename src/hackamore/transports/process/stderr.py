@@ -16,9 +16,9 @@ import weakref
 from collections import deque
 from typing import TYPE_CHECKING
 
+from hackamore.runtime.event_loops import context_for_thread
+from hackamore.runtime.log import logger
 from hackamore.transports.process.reaper import reaper
-from hackamore.waiting.event_loops import context_for_thread
-from hackamore.waiting.log import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable

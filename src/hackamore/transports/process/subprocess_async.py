@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.lowlevel
 
+from hackamore.runtime.event_loops import call_when_readable, wait_readable
+from hackamore.runtime.threads import Call, Wakeup
 from hackamore.transports.process.child import ChildProcess
 from hackamore.transports.process.spawn import spawn_error
-from hackamore.waiting.event_loops import call_when_readable, wait_readable
-from hackamore.waiting.threads import Call, Wakeup
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from hackamore.runtime.threads import wait_for
 from hackamore.transports.process.child import ChildProcess
-from hackamore.waiting.threads import wait_for
 
 if TYPE_CHECKING:
     from hackamore._engine.launch.plan import LaunchPlan

@@ -15,7 +15,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
-from hackamore.waiting.log import logger
+from hackamore.runtime.log import logger
 
 if TYPE_CHECKING:
     import subprocess

@@ -34,10 +34,10 @@ from anyio import to_thread
 from hackamore._engine.protocol.framing import LineFramer, OversizedLine
 from hackamore._version import __version__
 from hackamore.errors import HackamoreError, OptionsError, escape_terminal
+from hackamore.runtime.log import logger
 from hackamore.transports.base import AsyncTransport, SyncTransport, Transport
 from hackamore.transports.process.prepare import known_versions
 from hackamore.transports.recording.redaction import CATEGORIES, Redactor, Vault
-from hackamore.waiting.log import logger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import auto
 from typing import NamedTuple
 
-from hackamore.waiting.tables import Member
+from hackamore.runtime.tables import Member
 
 
 class State(Member):

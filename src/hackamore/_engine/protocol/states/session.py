@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import StrEnum, auto
 from typing import NamedTuple
 
-from hackamore.waiting.tables import Member
+from hackamore.runtime.tables import Member
 
 
 class SessionState(StrEnum):

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import anyio
 
-from hackamore.waiting.event_loops import Loop
-from hackamore.waiting.log import logger
+from hackamore.runtime.event_loops import Loop
+from hackamore.runtime.log import logger
 
 if TYPE_CHECKING:
     from collections import deque

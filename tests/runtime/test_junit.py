@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hackamore.waiting.junit import Case, junit
+from hackamore.runtime.junit import Case, junit
 
 DOCUMENT = """\
 <?xml version='1.0' encoding='utf-8'?>

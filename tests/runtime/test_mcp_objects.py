@@ -12,8 +12,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from hackamore.waiting import mcp_objects
-from hackamore.waiting.mcp_objects import load, serve
+from hackamore.runtime import mcp_objects
+from hackamore.runtime.mcp_objects import load, serve
 from tests.support.patience import patience
 
 if TYPE_CHECKING:

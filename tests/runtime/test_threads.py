@@ -15,8 +15,8 @@ from typing import Any
 import anyio
 import pytest
 
-from hackamore.waiting.event_loops import current_task
-from hackamore.waiting.threads import Call, Mark, Room, Threads, starters, wait_for
+from hackamore.runtime.event_loops import current_task
+from hackamore.runtime.threads import Call, Mark, Room, Threads, starters, wait_for
 from tests.support.leaks import open_descriptors
 from tests.support.patience import patience
 

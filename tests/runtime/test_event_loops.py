@@ -19,7 +19,7 @@ import anyio.to_thread
 import pytest
 import sniffio
 
-from hackamore.waiting.event_loops import (
+from hackamore.runtime.event_loops import (
     Loop,
     call_when_readable,
     context_for_thread,

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from hackamore.waiting.stdio import Pipes, standard_streams
+from hackamore.runtime.stdio import Pipes, standard_streams
 from tests.support.leaks import nothing_left
 from tests.support.patience import patience
 

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from hackamore.waiting.threads import Wakeup
+from hackamore.runtime.threads import Wakeup
 from tests.support.leaks import nothing_left
 
 

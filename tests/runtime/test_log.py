@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hackamore.waiting.log import Log, logger, one_line
+from hackamore.runtime.log import Log, logger, one_line
 
 
 class OfASession(Log):

@@ -14,13 +14,13 @@ import threading
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from typing import TYPE_CHECKING
 
-from hackamore.waiting.log import logger
-from hackamore.waiting.threads import Mark, Wakeup
+from hackamore.runtime.log import logger
+from hackamore.runtime.threads import Mark, Wakeup
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from hackamore.waiting.event_loops import Loop
+    from hackamore.runtime.event_loops import Loop
 
 __all__ = ["Pipes", "standard_streams"]
 

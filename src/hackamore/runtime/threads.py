@@ -19,7 +19,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from hackamore.waiting.event_loops import context_for_thread, wait_readable
+from hackamore.runtime.event_loops import context_for_thread, wait_readable
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -27,7 +27,7 @@ from hackamore._engine.launch.plan import LaunchPlan
 from hackamore._engine.session.readers import Progress, Readers
 from hackamore.budgets.ledger import Bounds, Ledger
 from hackamore.fleet.journal import open_journal
-from hackamore.fleet.states import Happening
+from hackamore.fleet.states import Trigger
 from hackamore.fleet.task import Spec
 from hackamore.pool.registry import MemoryRegistry
 from hackamore.storage.holders import holder_name
@@ -76,7 +76,7 @@ def lease(count: int) -> float:
 
         def one() -> None:
             [found] = journal.lease(ME, 1, own, time.time())
-            journal.finish(found, ME, Happening.GIVEN_BACK)
+            journal.finish(found, ME, Trigger.GIVEN_BACK)
 
         with closing(journal):
             return median(one)

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 from typing import TYPE_CHECKING
 
 from hackamore.fleet.journal import Journal, Lease, open_journal
-from hackamore.fleet.states import Happening
+from hackamore.fleet.states import Trigger
 from hackamore.fleet.task import Spec
 from hackamore.storage.holders import holder_name
 
@@ -47,7 +47,7 @@ def live(journal: Journal, lease: Lease) -> None:
     journal.note(lease, ME, said=True, process="linux|1|2")
     journal.note(lease, ME, usd=1_000_000, tokens=1_000)
     journal.answer(lease, ME, text=ANSWER, output=None, usd=1_000_000, tokens=1_000)
-    journal.finish(lease, ME, Happening.ACCEPTED)
+    journal.finish(lease, ME, Trigger.ACCEPTED)
 
 
 def fill(journal: Journal, first: int, count: int) -> None:
@@ -127,7 +127,7 @@ def main() -> None:
 
         def lease_and_return(known: set[str] = known) -> None:
             for lease in journal.lease(ME, 1, known, time.time()):
-                journal.finish(lease, ME, Happening.GIVEN_BACK)
+                journal.finish(lease, ME, Trigger.GIVEN_BACK)
 
         calls: dict[str, Callable[[], object]] = {
             "lease and give back": lease_and_return,

@@ -7,27 +7,27 @@ import sys
 import generated_parts
 import session_states_page
 
-from hackamore._engine.protocol.states.query import ONE_SHOT, Happening, State, Yield
+from hackamore._engine.protocol.states.query import ONE_SHOT, State, Trigger, Yield
 from hackamore.fleet import states as fleet
 
 HAPPENINGS = {
-    Happening.MESSAGE: "a message",
-    Happening.RESULT: "a result",
-    Happening.BAD_LINE: "a line that is not a JSON object",
-    Happening.BAD_LINE_LIMIT: "`Limits.consecutive_decode_errors` consecutive invalid lines",
-    Happening.OVERSIZED_LINE: "a line longer than `Limits.line_bytes`",
-    Happening.OVERSIZED_LINE_SKIPPED: "such a line, with `on_oversize='skip'`",
-    Happening.INCOMPLETE_LAST_LINE: "exit, and the output ends within a line",
-    Happening.EXITED_CLEAN: "exit with code 0 (after an error result: with any code)",
-    Happening.EXITED_EMPTY: "exit with code 0 without output",
-    Happening.EXITED_WITH_ERROR: "exit with another code",
-    Happening.EXITED_WITH_ERROR_STRICT: "such an exit, with `strict_exit_status=True`",
-    Happening.DEADLINE: "a timeout: `first_message`, `idle` or `turn`",
-    Happening.STILL_RUNNING: "no exit in time",
-    Happening.FAILED: "a lost connection: failed prompts, a slow consumer",
-    Happening.STOPPED: "the process was stopped on request",
-    Happening.PROMPT: "the CLI starts another prompt",
-    Happening.ASKED_AT_THE_END: "the next call",
+    Trigger.MESSAGE: "a message",
+    Trigger.RESULT: "a result",
+    Trigger.BAD_LINE: "a line that is not a JSON object",
+    Trigger.BAD_LINE_LIMIT: "`Limits.consecutive_decode_errors` consecutive invalid lines",
+    Trigger.OVERSIZED_LINE: "a line longer than `Limits.line_bytes`",
+    Trigger.OVERSIZED_LINE_SKIPPED: "such a line, with `on_oversize='skip'`",
+    Trigger.INCOMPLETE_LAST_LINE: "exit, and the output ends within a line",
+    Trigger.EXITED_CLEAN: "exit with code 0 (after an error result: with any code)",
+    Trigger.EXITED_EMPTY: "exit with code 0 without output",
+    Trigger.EXITED_WITH_ERROR: "exit with another code",
+    Trigger.EXITED_WITH_ERROR_STRICT: "such an exit, with `strict_exit_status=True`",
+    Trigger.DEADLINE: "a timeout: `first_message`, `idle` or `turn`",
+    Trigger.STILL_RUNNING: "no exit in time",
+    Trigger.FAILED: "a lost connection: failed prompts, a slow consumer",
+    Trigger.STOPPED: "the process was stopped on request",
+    Trigger.PROMPT: "the CLI starts another prompt",
+    Trigger.ASKED_AT_THE_END: "the next call",
 }
 YIELDS = {
     Yield.MESSAGE: "the message",
@@ -57,15 +57,15 @@ TASK_STATES = {
     fleet.State.CANCELLED: "cancelled on request",
 }
 TASK_HAPPENINGS = {
-    fleet.Happening.LEASED: "a driver takes it",
-    fleet.Happening.BEGUN: "a worker starts",
-    fleet.Happening.ANSWERED: "the answer comes",
-    fleet.Happening.ACCEPTED: "the check accepts it",
-    fleet.Happening.POSTPONED: "a failure, and there will be another attempt",
-    fleet.Happening.GIVEN_BACK: "the fleet stops, or the worker is gone",
-    fleet.Happening.GAVE_UP: "the last failure",
-    fleet.Happening.CANCELLED: "cancel()",
-    fleet.Happening.RETRIED: "retry()",
+    fleet.Trigger.LEASED: "a driver takes it",
+    fleet.Trigger.BEGUN: "a worker starts",
+    fleet.Trigger.ANSWERED: "the answer comes",
+    fleet.Trigger.ACCEPTED: "the check accepts it",
+    fleet.Trigger.POSTPONED: "a failure, and there will be another attempt",
+    fleet.Trigger.GIVEN_BACK: "the fleet stops, or the worker is gone",
+    fleet.Trigger.GAVE_UP: "the last failure",
+    fleet.Trigger.CANCELLED: "cancel()",
+    fleet.Trigger.RETRIED: "retry()",
 }
 
 
@@ -81,7 +81,7 @@ def given(gives: Yield) -> str:
     return YIELDS[gives]
 
 
-def live_cells() -> list[tuple[State, Happening, Yield, State]]:
+def live_cells() -> list[tuple[State, Trigger, Yield, State]]:
     """Return the cells in which something happens."""
     return [(state, what, *cell) for (state, what), cell in ONE_SHOT.items() if cell != (Yield.NOTHING, state)]
 

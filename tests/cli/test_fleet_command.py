@@ -21,7 +21,7 @@ import pytest
 
 from hackamore.fleet import Fleet, Task
 from hackamore.fleet.journal import open_journal
-from hackamore.fleet.states import Cause, Happening
+from hackamore.fleet.states import Cause, Trigger
 from hackamore.fleet.task import Spec
 from hackamore.storage.holders import holder_name
 from hackamore.testing import Script, SimulatedCLI
@@ -145,7 +145,7 @@ def test_the_next_start_of_a_task_that_waits(playing: Fleets, tmp_path: Path) ->
     with closing(open_journal(path)) as journal:
         journal.add([(name, Spec(prompt="x")) for name in ("a", "b")])
         for late, lease in enumerate(journal.lease(me, 2, ["a", "b"], time.time())):
-            journal.finish(lease, me, Happening.POSTPONED, cause=Cause.CRASH, not_before=at + 60 * late)
+            journal.finish(lease, me, Trigger.POSTPONED, cause=Cause.CRASH, not_before=at + 60 * late)
     status = json.loads(playing()("fleet", "status", "-j", path, "--json").text)
     assert (status["states"]["waiting"], status["next_start"]) == (2, pytest.approx(at, abs=1))
 

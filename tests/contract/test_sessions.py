@@ -152,7 +152,7 @@ def test_control_frames_appear_nowhere(shell: Shell, options: Light) -> None:
 def test_every_kind_of_event(shell: Shell, options: Light) -> None:
     async def scenario() -> None:
         session = make(shell, options())
-        happenings = session.events()
+        triggers = session.events()
         await got(session.start())
         turn = await got(
             session.send(
@@ -162,7 +162,7 @@ def test_every_kind_of_event(shell: Shell, options: Light) -> None:
         await got(turn.result())
         await got(session.wait_idle())
         await got(session.stop())
-        seen = [event async for event in each(happenings)]
+        seen = [event async for event in each(triggers)]
         kinds = [type(event) for event in seen]
         assert (kinds[0], kinds[-1]) == (SessionStarted, SessionStopped)
         assert seen[0].server_info is session.server_info
@@ -187,12 +187,12 @@ def test_a_cli_that_leaves_by_itself(shell: Shell, options: Light, tmp_path: Pat
 
     async def scenario() -> None:
         session = make(shell, options())
-        happenings = session.events()
+        triggers = session.events()
         await got(session.start())
         await got((await got(session.send("hi"))).result())
         await got(session.wait_idle())
         await got(session.finish())
-        last = [event async for event in each(happenings)][-1]
+        last = [event async for event in each(triggers)][-1]
         assert isinstance(last, SessionCompleted)
         assert last.exit_code == 0
         await got(session.stop())

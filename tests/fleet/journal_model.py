@@ -11,7 +11,7 @@ import pytest
 
 from hackamore.errors import TaskChangedError
 from hackamore.fleet.journal import Journal, Lease
-from hackamore.fleet.states import HELD, OVER, TASK, Cause, Happening, State
+from hackamore.fleet.states import HELD, OVER, TASK, Cause, State, Trigger
 from hackamore.fleet.task import Spec
 from hackamore.storage.holders import holder_name
 from tests.support.journals import open_tasks
@@ -22,13 +22,13 @@ HOLDERS = [holder_name(), holder_name(), FAR.format(7), FAR.format(8)]
 NAMES = [f"task-{number}" for number in range(5)]
 LATER = 4e9
 ENDINGS = [
-    (Happening.ACCEPTED, None),
-    (Happening.POSTPONED, Cause.CRASH),
-    (Happening.POSTPONED, Cause.VERIFY),
-    (Happening.POSTPONED, Cause.THROTTLED),
-    (Happening.GIVEN_BACK, Cause.STOPPED),
-    (Happening.GAVE_UP, Cause.MODEL),
-    (Happening.CANCELLED, Cause.CANCELLED),
+    (Trigger.ACCEPTED, None),
+    (Trigger.POSTPONED, Cause.CRASH),
+    (Trigger.POSTPONED, Cause.VERIFY),
+    (Trigger.POSTPONED, Cause.THROTTLED),
+    (Trigger.GIVEN_BACK, Cause.STOPPED),
+    (Trigger.GAVE_UP, Cause.MODEL),
+    (Trigger.CANCELLED, Cause.CANCELLED),
 ]
 
 
@@ -77,16 +77,16 @@ class Model:
 
     # -- the model -----------------------------------------------------------------------------------------------------
 
-    def move(self, item: Item, happening: Happening, holder: str | None = None) -> None:
-        item.state = TASK[item.state, happening]
+    def move(self, item: Item, trigger: Trigger, holder: str | None = None) -> None:
+        item.state = TASK[item.state, trigger]
         item.holder = holder if item.state in HELD else None
         self.log.append((item.name, len(item.tries), item.state.word))
 
-    def end(self, item: Item, happening: Happening, cause: Cause | None, **more: Any) -> None:
+    def end(self, item: Item, trigger: Trigger, cause: Cause | None, **more: Any) -> None:
         last, killed = item.tries[-1], cause is Cause.LOST
-        if item.cancel is Cause.CANCELLED and happening in (Happening.GIVEN_BACK, Happening.POSTPONED):
-            happening, cause = Happening.CANCELLED, Cause.CANCELLED
-        self.move(item, happening)
+        if item.cancel is Cause.CANCELLED and trigger in (Trigger.GIVEN_BACK, Trigger.POSTPONED):
+            trigger, cause = Trigger.CANCELLED, Cause.CANCELLED
+        self.move(item, trigger)
         last.ended, last.settled = True, last.settled or not killed
         item.cause = last.cause = None if cause is None else cause.word
         item.answered = item.answered and cause is not Cause.VERIFY
@@ -141,7 +141,7 @@ class Model:
             assert not resumed or lease.session_id == item.tries[-1].session
             item.tries.append(Try(lease.session_id, resumed))
             item.said, item.feedback = resumed, None
-            self.move(item, Happening.LEASED, holder)
+            self.move(item, Trigger.LEASED, holder)
         self.leases += found
 
     def begin(self, who: int, which: int, number: int) -> None:
@@ -151,7 +151,7 @@ class Model:
             assert self.journal.begin(lease, HOLDERS[who % 4], trace=None) == can
             if can:
                 item.tries[-1].begun = True
-                self.move(item, Happening.BEGUN, HOLDERS[who % 4])
+                self.move(item, Trigger.BEGUN, HOLDERS[who % 4])
 
     def note(self, who: int, which: int, number: int) -> None:
         if chosen := self.pick(who, which):
@@ -179,23 +179,23 @@ class Model:
             if has:
                 item.text, item.answered = text, True
                 self.spend(item, number)
-                self.move(item, Happening.ANSWERED, holder)
+                self.move(item, Trigger.ANSWERED, holder)
 
     def finish(self, who: int, which: int, number: int) -> None:
         if chosen := self.pick(who, which):
             lease, item, holder, has = chosen
-            happening, cause = ENDINGS[number % len(ENDINGS)]
+            trigger, cause = ENDINGS[number % len(ENDINGS)]
             more: dict[str, Any] = {"counted": cause is Cause.CRASH, "feedback": "Go on." if number % 2 else None}
             more["not_before"] = LATER if cause is Cause.THROTTLED else 0.0
-            if has and (item.state, happening) not in TASK:
+            if has and (item.state, trigger) not in TASK:
                 with pytest.raises(KeyError):
-                    self.journal.finish(lease, holder, happening, cause=cause, usd=5)
+                    self.journal.finish(lease, holder, trigger, cause=cause, usd=5)
                 return
             more |= {"usd": number, "tokens": number // 2}
-            assert self.journal.finish(lease, holder, happening, cause=cause, **more) == has
+            assert self.journal.finish(lease, holder, trigger, cause=cause, **more) == has
             if has:
                 self.spend(item, number)
-                self.end(item, happening, cause, **more)
+                self.end(item, trigger, cause, **more)
 
     def settle(self, who: int, which: int, number: int) -> None:
         if (chosen := self.pick(who, which)) and chosen[1].tries[chosen[0].attempt - 1].ended:
@@ -214,7 +214,7 @@ class Model:
         leased = [item for item in self.held(HOLDERS[who % 4]) if item.state is State.LEASED]
         assert self.journal.give_back(HOLDERS[who % 4]) == [(item.name, len(item.tries)) for item in leased]
         for item in leased:
-            self.end(item, Happening.GIVEN_BACK, Cause.STOPPED)
+            self.end(item, Trigger.GIVEN_BACK, Cause.STOPPED)
 
     def leave(self, who: int, which: int, number: int) -> None:
         self.journal.leave(HOLDERS[who % 4])
@@ -223,7 +223,7 @@ class Model:
     def forget(self, holder: str, cause: Cause) -> int:
         found = self.held(holder)
         for item in found:
-            self.end(item, Happening.GIVEN_BACK, cause)
+            self.end(item, Trigger.GIVEN_BACK, cause)
         self.beats.discard(holder)
         return len(found)
 
@@ -246,7 +246,7 @@ class Model:
                 item.cancel = Cause.CANCELLED
             else:
                 item.cause = Cause.CANCELLED.word
-                self.move(item, Happening.CANCELLED)
+                self.move(item, Trigger.CANCELLED)
 
     def halt(self, who: int, which: int, number: int) -> None:
         self.journal.halt(self.chosen(which))
@@ -262,7 +262,7 @@ class Model:
             item.failures, item.not_before, item.cause = 0, 0.0, None
             if fresh:
                 item.said, item.answered, item.feedback = False, False, None
-            self.move(item, Happening.RETRIED)
+            self.move(item, Trigger.RETRIED)
 
     # -- comparison ----------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ import threading
 import time
 
 from hackamore.fleet.journal import open_journal
-from hackamore.fleet.states import Happening
+from hackamore.fleet.states import Trigger
 from hackamore.storage.holders import holder_name
 
 
@@ -27,7 +27,7 @@ def main() -> None:
             for lease in leases:
                 assert journal.begin(lease, holder, trace=None)
                 taken.append((lease.task, lease.attempt))
-            journal.finish(leases[0], holder, Happening.GAVE_UP, usd=3, tokens=1)
+            journal.finish(leases[0], holder, Trigger.GAVE_UP, usd=3, tokens=1)
 
     print("ready", flush=True)
     sys.stdin.read()

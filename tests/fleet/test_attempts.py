@@ -16,7 +16,7 @@ from hackamore.checked.schemas import OutputError
 from hackamore.errors import JournalError
 from hackamore.fleet import Answer, Task
 from hackamore.fleet import attempt as module
-from hackamore.fleet.attempt import AttemptRun, insist, trace_path
+from hackamore.fleet.attempt import AttemptRun, retry_journal, trace_path
 from hackamore.fleet.checking import CommandError, Refused, check
 from hackamore.fleet.classify import cause_of
 from hackamore.fleet.journal import Journal, Lease, open_journal
@@ -281,16 +281,16 @@ def failing(times: int, *, retryable: bool = True) -> Callable[[], str]:
 def test_a_journal_that_fails_for_a_while_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     monkeypatch.setattr(module, "time", clock)
-    assert insist(failing(8), clock) == "written"
+    assert retry_journal(failing(8), clock) == "written"
     assert clock.pauses == [0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0]
     clock = Clock()
     monkeypatch.setattr(module, "time", clock)
     with pytest.raises(JournalError, match="locked"):
-        insist(failing(1_000), clock)
+        retry_journal(failing(1_000), clock)
     assert 30 <= clock.now - 100 <= 33
     clock = Clock()
     with pytest.raises(JournalError, match="locked"):
-        insist(failing(1, retryable=False), clock)
+        retry_journal(failing(1, retryable=False), clock)
     assert clock.pauses == []
 
 
@@ -301,7 +301,7 @@ def test_a_worker_that_is_stopped_tries_once_more(
     clock = Clock(stop_after=0.0)
     monkeypatch.setattr(module, "time", clock)
     try:
-        found: str | None = insist(failing(fails), clock)
+        found: str | None = retry_journal(failing(fails), clock)
     except JournalError:
         found = None
     assert (found, clock.pauses) == (expected, [0.05])

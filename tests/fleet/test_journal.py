@@ -20,7 +20,7 @@ from hackamore.errors import JournalError, TaskChangedError
 from hackamore.fleet import Task
 from hackamore.fleet.journal import Journal, Lease, open_journal
 from hackamore.fleet.journal.journal import LEASE_SECONDS, MOST_LOSSES
-from hackamore.fleet.states import HELD, OVER, TASK, Cause, Happening, State
+from hackamore.fleet.states import HELD, OVER, TASK, Cause, State, Trigger
 from hackamore.fleet.task import Spec
 from hackamore.fleet.worker import BEAT_SECONDS
 from hackamore.storage.holders import holder_name
@@ -35,7 +35,7 @@ ELSEWHERE = "linux:elsewhere:pid:[4026531836]|7|9|0badcafe"
 """A worker on another machine, which cannot be looked at."""
 LATER = 1e12
 PROJECT = Path(__file__).resolve().parents[2]
-ENDINGS = (Happening.ACCEPTED, Happening.POSTPONED, Happening.GIVEN_BACK, Happening.GAVE_UP, Happening.CANCELLED)
+ENDINGS = (Trigger.ACCEPTED, Trigger.POSTPONED, Trigger.GIVEN_BACK, Trigger.GAVE_UP, Trigger.CANCELLED)
 
 
 def add(journal: Journal, *names: str) -> None:
@@ -90,56 +90,56 @@ def bring(journal: Journal, task: str, state: State) -> Lease:
             lease = begun(journal, task)
         case State.WAITING:
             lease = begun(journal, task)
-            journal.finish(lease, ME, Happening.POSTPONED, cause=Cause.CRASH, counted=True)
+            journal.finish(lease, ME, Trigger.POSTPONED, cause=Cause.CRASH, counted=True)
         case _:
             lease = answered(journal, task)
     match state:
         case State.SUCCEEDED:
-            journal.finish(lease, ME, Happening.ACCEPTED)
+            journal.finish(lease, ME, Trigger.ACCEPTED)
         case State.FAILED:
-            journal.finish(lease, ME, Happening.GAVE_UP, cause=Cause.VERIFY, error="No.", counted=True)
+            journal.finish(lease, ME, Trigger.GAVE_UP, cause=Cause.VERIFY, error="No.", counted=True)
         case State.CANCELLED:
-            journal.finish(lease, ME, Happening.CANCELLED, cause=Cause.CANCELLED)
+            journal.finish(lease, ME, Trigger.CANCELLED, cause=Cause.CANCELLED)
     assert state_of(journal, task) == state.word
     return lease
 
 
-def happens(journal: Journal, lease: Lease, state: State, happening: Happening) -> bool:
+def happens(journal: Journal, lease: Lease, state: State, trigger: Trigger) -> bool:
     """Have something happen to a task; return whether the journal took it."""
     try:
-        match happening:
-            case Happening.LEASED:
+        match trigger:
+            case Trigger.LEASED:
                 return bool(journal.lease(ME, 1, {lease.task}, time.time()))
-            case Happening.BEGUN:
+            case Trigger.BEGUN:
                 return journal.begin(lease, ME, trace=None)
-            case Happening.ANSWERED:
+            case Trigger.ANSWERED:
                 return journal.answer(lease, ME, text="Done.", output=None, usd=1)
-            case Happening.RETRIED:
+            case Trigger.RETRIED:
                 return journal.retry([lease.task]) == 1
-            case Happening.CANCELLED if state not in HELD:
+            case Trigger.CANCELLED if state not in HELD:
                 return journal.cancel([lease.task]) == 1
             case _:
-                return journal.finish(lease, ME, happening, usd=1, tokens=1)
+                return journal.finish(lease, ME, trigger, usd=1, tokens=1)
     except KeyError:
         return False
 
 
 @pytest.mark.parametrize("state", State)
 def test_every_cell_of_the_table(journal: Journal, state: State) -> None:
-    for happening in Happening:
-        task = happening.name
+    for trigger in Trigger:
+        task = trigger.name
         lease = bring(journal, task, state)
         before = everything(journal, task)
-        taken = happens(journal, lease, state, happening)
+        taken = happens(journal, lease, state, trigger)
         after = everything(journal, task)
-        assert taken == ((state, happening) in TASK)
+        assert taken == ((state, trigger) in TASK)
         if not taken:
             assert after == before
             continue
-        assert state_of(journal, task) == TASK[state, happening].word
-        assert [change.state for change in after[2][len(before[2]) :]] == [TASK[state, happening].word]
+        assert state_of(journal, task) == TASK[state, trigger].word
+        assert [change.state for change in after[2][len(before[2]) :]] == [TASK[state, trigger].word]
         holder = after[0][0][9]
-        assert (holder == ME) == (TASK[state, happening] in HELD)
+        assert (holder == ME) == (TASK[state, trigger] in HELD)
     numbers = [change.number for change in journal.changes(most=100_000)]
     assert numbers == list(range(1, len(numbers) + 1))
     assert journal.last_change() == len(numbers)
@@ -150,7 +150,7 @@ def test_every_cell_of_the_table(journal: Journal, state: State) -> None:
 
 def test_tasks_are_added_once(journal: Journal) -> None:
     add(journal, *(f"task-{number}" for number in range(1_200)))
-    journal.finish(answered(journal, "task-7"), ME, Happening.ACCEPTED)
+    journal.finish(answered(journal, "task-7"), ME, Trigger.ACCEPTED)
     names = [f"task-{number}" for number in range(1_300)]
     unfinished = journal.add([(name, Spec(prompt=f"Do {name}")) for name in names])
     assert unfinished == set(names) - {"task-7"}
@@ -189,7 +189,7 @@ def test_names_are_any_text(journal: Journal) -> None:
         lease = begun(journal, name)
         journal.note(lease, ME, folder=name, prompt=name, process=name)
         assert journal.answer(lease, ME, text=name, output=msgspec.json.encode(name).decode())
-        assert journal.finish(lease, ME, Happening.ACCEPTED, folder=name, branch=name, error=name)
+        assert journal.finish(lease, ME, Trigger.ACCEPTED, folder=name, branch=name, error=name)
         [row] = journal.rows(task=name)
         assert (row.task, row.text, row.output, row.folder, row.branch, row.error) == (name,) * 6
         assert [(each.task, each.folder) for each in journal.attempts(name)] == [(name, name)]
@@ -231,8 +231,8 @@ def test_leases_keep_the_order_of_the_tasks(journal: Journal) -> None:
     names = [f"task-{number}" for number in range(300)]
     add(journal, *names)
     for name in ("task-1", "task-150", "task-299"):  # these wait, and are due
-        journal.finish(begun(journal, name), ME, Happening.POSTPONED, cause=Cause.CRASH, not_before=time.time() - 1)
-    journal.finish(begun(journal, "task-2"), ME, Happening.POSTPONED, cause=Cause.CRASH, not_before=LATER)
+        journal.finish(begun(journal, name), ME, Trigger.POSTPONED, cause=Cause.CRASH, not_before=time.time() - 1)
+    journal.finish(begun(journal, "task-2"), ME, Trigger.POSTPONED, cause=Cause.CRASH, not_before=LATER)
     assert next_due(journal) is not None
     assert journal.lease(ME, 0, set(names), time.time()) == []
     assert journal.lease(ME, 5, set(), time.time()) == []
@@ -467,18 +467,18 @@ def test_a_worker_that_ends_gives_everything_back(journal: Journal) -> None:
 def test_cancel_and_halt(journal: Journal) -> None:
     add(journal, *"abcdef")
     held = {name: begun(journal, name) for name in "abc"}
-    journal.finish(answered(journal, "d"), ME, Happening.ACCEPTED)
-    journal.finish(begun(journal, "e"), ME, Happening.POSTPONED, cause=Cause.CRASH, error="x", not_before=LATER)
+    journal.finish(answered(journal, "d"), ME, Trigger.ACCEPTED)
+    journal.finish(begun(journal, "e"), ME, Trigger.POSTPONED, cause=Cause.CRASH, error="x", not_before=LATER)
     journal.halt(["a", "b", "d", "f"])
     assert journal.note(held["a"], ME) is Cause.STOPPED
     assert journal.cancel(["b", "c"]) == 2
     journal.halt(["b"])
     assert [journal.note(held[name], ME) for name in "abc"] == [Cause.STOPPED, Cause.CANCELLED, Cause.CANCELLED]
     assert journal.held(ME) == {"a": (1, Cause.STOPPED), "b": (1, Cause.CANCELLED), "c": (1, Cause.CANCELLED)}
-    assert journal.finish(held["a"], ME, Happening.GIVEN_BACK, cause=Cause.STOPPED)
-    assert journal.finish(held["b"], ME, Happening.POSTPONED, cause=Cause.CRASH, error="x", not_before=LATER)
+    assert journal.finish(held["a"], ME, Trigger.GIVEN_BACK, cause=Cause.STOPPED)
+    assert journal.finish(held["b"], ME, Trigger.POSTPONED, cause=Cause.CRASH, error="x", not_before=LATER)
     assert journal.answer(held["c"], ME, text="In time.", output=None)
-    assert journal.finish(held["c"], ME, Happening.ACCEPTED)  # it was there before
+    assert journal.finish(held["c"], ME, Trigger.ACCEPTED)  # it was there before
     assert journal.cancel(None) == 3
     assert {row.task: row.state for row in journal.rows()} == {
         "a": "cancelled", "b": "cancelled", "c": "succeeded", "d": "succeeded", "e": "cancelled", "f": "cancelled",
@@ -492,7 +492,7 @@ def test_retry(journal: Journal) -> None:
     for name in "ab":
         lease = begun(journal, name)
         journal.note(lease, ME, said=True, usd=4, tokens=2)
-        journal.finish(lease, ME, Happening.GAVE_UP, cause=Cause.VERIFY, error="No.", counted=True, feedback="Again.")
+        journal.finish(lease, ME, Trigger.GAVE_UP, cause=Cause.VERIFY, error="No.", counted=True, feedback="Again.")
     assert journal.retry(["a"]) == 1
     assert journal.retry(["b"], fresh=True) == 1
     assert journal.retry(None) == 0
@@ -515,7 +515,7 @@ def test_an_answer_is_kept_for_its_check(journal: Journal) -> None:
     assert (again.resumed, again.answered, again.text) == (True, True, "Done.")
     refused = begun(journal, "refused")
     journal.answer(refused, ME, text="Done.", output=None)
-    journal.finish(refused, ME, Happening.POSTPONED, cause=Cause.VERIFY, counted=True, feedback="Correct it.")
+    journal.finish(refused, ME, Trigger.POSTPONED, cause=Cause.VERIFY, counted=True, feedback="Correct it.")
     after = take(journal, "refused")
     assert (after.answered, after.text, after.failures) == (False, None, 1)
     assert (after.resumed, after.session_id, after.prompt) == (True, refused.session_id, "Correct it.")
@@ -533,7 +533,7 @@ def test_sums_of_spending_are_exact(journal: Journal) -> None:
     def spend(lease: Lease, amounts: list[tuple[int, int]]) -> None:
         for usd, tokens in amounts:
             journal.note(lease, ME, usd=usd, tokens=tokens)
-        journal.finish(lease, ME, Happening.POSTPONED, usd=1, tokens=1)
+        journal.finish(lease, ME, Trigger.POSTPONED, usd=1, tokens=1)
 
     threads = [threading.Thread(target=spend, args=each) for each in zip(leases, parts, strict=True)]
     for thread in threads:
@@ -559,7 +559,7 @@ def test_an_attempt_is_settled_once(journal: Journal) -> None:
     assert (row.cost, row.tokens, row.unknown_calls) == (25e-9, 4, 2)
     assert journal.unsettled("killed", 9) == []
     ended = begun(journal, "ended")
-    journal.finish(ended, ME, Happening.GAVE_UP, cause=Cause.CRASH, usd=3, tokens=1)
+    journal.finish(ended, ME, Trigger.GAVE_UP, cause=Cause.CRASH, usd=3, tokens=1)
     journal.settle("ended", 1, 100, 100, 1)
     journal.settle("missing", 1, 100, 100, 1)
     [row] = journal.rows(task="ended")
@@ -620,9 +620,9 @@ def test_facts_are_the_same_for_all(address: str, journal: Journal) -> None:
 def test_over_states_are_final(journal: Journal) -> None:
     add(journal, *(state.name for state in OVER))
     for state, ending in (
-        (State.SUCCEEDED, Happening.ACCEPTED),
-        (State.FAILED, Happening.GAVE_UP),
-        (State.CANCELLED, Happening.CANCELLED),
+        (State.SUCCEEDED, Trigger.ACCEPTED),
+        (State.FAILED, Trigger.GAVE_UP),
+        (State.CANCELLED, Trigger.CANCELLED),
     ):
         journal.finish(answered(journal, state.name), ME, ending)
     assert journal.lease(ME, 9, {state.name for state in OVER}, LATER) == []

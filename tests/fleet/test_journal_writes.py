@@ -11,7 +11,7 @@ import pytest
 
 from hackamore.fleet.journal import Lease
 from hackamore.fleet.journal import journal as module
-from hackamore.fleet.states import Cause, Happening
+from hackamore.fleet.states import Cause, Trigger
 from hackamore.fleet.task import Spec
 from hackamore.storage.holders import holder_name
 from tests.support.journals import next_due
@@ -112,15 +112,15 @@ def crowd(journal: Journal, clock: Clock) -> dict[str, Lease]:
     found |= {"b": begun(journal, "b"), "c": take(journal, "c", ME)}
     crashed: dict[str, Any] = {"cause": Cause.CRASH, "error": "It crashed.", "counted": True, "not_before": 5000.0}
     refused: dict[str, Any] = {"cause": Cause.VERIFY, "error": "Wrong.", "counted": True, "feedback": "Correct it."}
-    for name, happening, more in (
-        ("waits", Happening.POSTPONED, crashed),
-        ("failed", Happening.GAVE_UP, refused),
-        ("done", Happening.ACCEPTED, {}),
+    for name, trigger, more in (
+        ("waits", Trigger.POSTPONED, crashed),
+        ("failed", Trigger.GAVE_UP, refused),
+        ("done", Trigger.ACCEPTED, {}),
     ):
         lease = found[name] = begun(journal, name)
         journal.note(lease, ME, said=True)
         journal.answer(lease, ME, text="Done.", output=None, usd=1, tokens=1)
-        journal.finish(lease, ME, happening, **more)
+        journal.finish(lease, ME, trigger, **more)
     for holder in (ME, OTHER):
         journal.beat(holder)
     clock.now = 1100.0
@@ -163,16 +163,16 @@ def test_the_attempt_after_a_refused_answer_continues_its_session(journal: Journ
     assert (refused.session_id, refused.resumed, refused.prompt, refused.answered) == (
         "session-5", True, "Correct it.", False,
     )  # fmt: skip
-    journal.finish(refused, ME, Happening.GIVEN_BACK, cause=Cause.STOPPED)  # before its prompt was sent
+    journal.finish(refused, ME, Trigger.GIVEN_BACK, cause=Cause.STOPPED)  # before its prompt was sent
     unsent = begun(journal, "failed")
     assert (unsent.session_id, unsent.prompt, unsent.before) == ("session-5", "Correct it.", "Correct it.")
     journal.note(unsent, ME, process="cli")
-    journal.finish(unsent, ME, Happening.GIVEN_BACK, cause=Cause.STOPPED)
+    journal.finish(unsent, ME, Trigger.GIVEN_BACK, cause=Cause.STOPPED)
     sent = begun(journal, "failed")
     assert (sent.session_id, sent.prompt, sent.before) == ("session-5", None, "Correct it.")
     # The session is gone, and so is the new one before its prompt was sent.
     journal.note(sent, ME, process="cli", session_id="session-8")
-    journal.finish(sent, ME, Happening.GIVEN_BACK, cause=Cause.STOPPED)
+    journal.finish(sent, ME, Trigger.GIVEN_BACK, cause=Cause.STOPPED)
     fresh = take(journal, "failed", ME)
     assert (fresh.session_id, fresh.resumed, fresh.prompt, fresh.before) == ("session-7", False, None, None)
 
@@ -219,7 +219,7 @@ def test_an_end_is_of_one_attempt(journal: Journal, crowd: dict[str, Lease], clo
     )  # fmt: skip
     refused: dict[str, Any] = {"cause": Cause.VERIFY, "error": "No.", "counted": True, "feedback": "Again."}
     more: dict[str, Any] = {"not_before": 1150.0, "folder": "/kept", "branch": "agent/b", "usd": 1, "tokens": 1}
-    assert writes(journal, lambda: journal.finish(lease, ME, Happening.POSTPONED, **refused, **more)) == (
+    assert writes(journal, lambda: journal.finish(lease, ME, Trigger.POSTPONED, **refused, **more)) == (
         {
             ("attempts", "b", 2): {
                 "ended": 1100.0, "cause": "verify", "error": "No.", "settled": 1, "usd": 2, "tokens": 3,
@@ -238,7 +238,7 @@ def test_an_end_is_of_one_attempt(journal: Journal, crowd: dict[str, Lease], clo
     again = begun(journal, "b")
     journal.answer(again, ME, text="Yes.", output=None)
     clock.now = 1201.5
-    assert writes(journal, lambda: journal.finish(again, ME, Happening.ACCEPTED, folder=None, keep_folder=True)) == (
+    assert writes(journal, lambda: journal.finish(again, ME, Trigger.ACCEPTED, folder=None, keep_folder=True)) == (
         {
             ("attempts", "b", 3): {"ended": 1201.5, "settled": 1},
             ("tasks", "b"): {
@@ -255,7 +255,7 @@ def test_a_folder_that_was_removed_is_not_named(journal: Journal, crowd: dict[st
     journal.answer(crowd["b"], ME, text="Yes.", output=None)
     found, _ = writes(
         journal,
-        lambda: journal.finish(crowd["b"], ME, Happening.ACCEPTED, folder="/gone", branch="agent/b", keep_folder=False),
+        lambda: journal.finish(crowd["b"], ME, Trigger.ACCEPTED, folder="/gone", branch="agent/b", keep_folder=False),
     )
     task = found["tasks", "b"]
     assert task is not None
@@ -352,7 +352,7 @@ def test_requests_are_of_the_tasks_that_they_name(journal: Journal, crowd: dict[
         changes,
     )
     assert writes(journal, lambda: journal.halt(["a", "b"])) == ({("tasks", "b"): {"cancel": 2}}, [])
-    journal.finish(crowd["b"], ME, Happening.GIVEN_BACK, cause=Cause.STOPPED)
+    journal.finish(crowd["b"], ME, Trigger.GIVEN_BACK, cause=Cause.STOPPED)
     assert journal.note(begun(journal, "b"), ME) is None  # the request was for the attempt that has ended
     queued = {"state": "queued", "cause": None}
     assert writes(journal, lambda: journal.retry(["waits"])) == (
@@ -398,5 +398,5 @@ def test_adding_writes_new_tasks_only(journal: Journal, crowd: dict[str, Lease])
     assert [row.task for row in journal.rows()][-2:] == ["queued", "new"]
     lease = begun(journal, "new")
     journal.note(lease, ME, said=True)
-    journal.finish(lease, ME, Happening.POSTPONED, cause=Cause.CRASH)
+    journal.finish(lease, ME, Trigger.POSTPONED, cause=Cause.CRASH)
     assert not take(journal, "new", ME).resumed

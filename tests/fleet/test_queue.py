@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from hackamore.fleet.journal import open_journal
 from hackamore.fleet.queue import TaskQueue
-from hackamore.fleet.states import Happening
+from hackamore.fleet.states import Trigger
 from hackamore.fleet.task import Spec
 from hackamore.storage.holders import holder_name
 from tests.support.connections import opened, steps
@@ -82,7 +82,7 @@ def test_a_lease_costs_the_same_with_any_number_of_foreign_tasks(
             journal.lease(OTHER, 1, ["held"], time.time())
             journal.cancel(["over"])
             [waits] = journal.lease(OTHER, 1, ["waits"], time.time())
-            journal.finish(waits, OTHER, Happening.POSTPONED, not_before=4e9)
+            journal.finish(waits, OTHER, Trigger.POSTPONED, not_before=4e9)
 
             def lease() -> None:
                 later: dict[str, float] = {}

@@ -30,7 +30,7 @@ from hackamore.pool.core import (
 )
 from hackamore.pool.differences import APPLIED, HARMLESS, Split, changes, check_base, checked, split
 from hackamore.pool.registry import Beat, Held, MemoryRegistry
-from hackamore.pool.states import LIVE, SLOT, Happening, State
+from hackamore.pool.states import LIVE, SLOT, State, Trigger
 from hackamore.pool.stats import Meter, WaitTimes
 from hackamore.runtime.flags import Flag
 from tests.contract import shows
@@ -144,10 +144,10 @@ def test_a_start_that_fails_while_the_pool_stops_leaves_no_process() -> None:
 def test_every_cell_leads_to_a_state_that_has_cells() -> None:
     assert {state for state, _ in SLOT} == set(State)
     assert set(SLOT.values()) <= set(State)
-    assert {happening for _, happening in SLOT} == set(Happening)
+    assert {trigger for _, trigger in SLOT} == set(Trigger)
     assert State.GONE not in LIVE
     assert all(then is State.GONE for (state, _), then in SLOT.items() if state is State.GONE)
-    assert {(state, Happening.STOP) for state in State} <= SLOT.keys()
+    assert {(state, Trigger.STOP) for state in State} <= SLOT.keys()
 
 
 def test_every_operation_is_sorted() -> None:

@@ -1,4 +1,4 @@
-"""The connection, happening by happening: bad input, matching, endings."""
+"""The connection, trigger by trigger: bad input, matching, endings."""
 
 from __future__ import annotations
 

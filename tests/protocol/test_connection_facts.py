@@ -1,4 +1,4 @@
-"""The facts that a connection reports: texts, ids, logs and the endings of requests, happening by happening."""
+"""The facts that a connection reports: texts, ids, logs and the endings of requests, trigger by trigger."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ NOISE = b'not json\n{"type":"from_the_future"}\r\n\n"text"\n{"type":"assistant",
 
 
 def started(**settings: Any) -> Connection:
-    connection = Connection(one_way=True, judges_lines=False, **settings)
+    connection = Connection(one_way=True, fail_on_bad_lines=False, **settings)
     connection.begin_start()
     return connection
 

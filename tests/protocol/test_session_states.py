@@ -35,7 +35,7 @@ LACKING: dict[str, set[tuple[str, str]]] = {
         *((state, how) for state in ("STOPPED", "FAILED") for how in ("ENDED_WELL", "FAILURE")),
     },
     "HANDSHAKE": {
-        *(("NONE", happening) for happening in ("SENT", "REQUEST", "ANSWER", "ERROR", "DEADLINE")),
+        *(("NONE", trigger) for trigger in ("SENT", "REQUEST", "ANSWER", "ERROR", "DEADLINE")),
         ("UNSENT", "ANSWER"),
         ("UNSENT", "ERROR"),
         ("UNSENT", "DEADLINE"),
@@ -45,29 +45,29 @@ LACKING: dict[str, set[tuple[str, str]]] = {
     "TURN": set(),
     "INPUT": set(),
     "OUTPUT": {
-        *(("OPEN", happening) for happening in ("CLOSE_ASKED", "BROKEN")),
-        *(("CLOSED", happening) for happening in ("CLOSE_ASKED", "BROKEN")),
-        *((state, happening.name) for state in ("CLOSING", "BROKEN") for happening in s.HalfHappening),
+        *(("OPEN", trigger) for trigger in ("CLOSE_ASKED", "BROKEN")),
+        *(("CLOSED", trigger) for trigger in ("CLOSE_ASKED", "BROKEN")),
+        *((state, trigger.name) for state in ("CLOSING", "BROKEN") for trigger in s.HalfTrigger),
     },
     "PROCESS": set(),
     "WORK": set(),
 }
 MACHINES: list[tuple[str, dict[Any, Any], type[Enum], type[Enum]]] = [
-    ("LIFECYCLE", s.LIFECYCLE, s.SessionState, s.LifecycleHappening),
-    ("HANDSHAKE", s.HANDSHAKE, s.Handshake, s.HandshakeHappening),
-    ("TURN", s.TURN, s.TurnState, s.TurnHappening),
-    ("INPUT", s.INPUT, s.Half, s.HalfHappening),
-    ("OUTPUT", s.OUTPUT, s.Half, s.HalfHappening),
-    ("PROCESS", s.PROCESS, s.Process, s.ProcessHappening),
-    ("WORK", s.WORK, s.Work, s.WorkHappening),
+    ("LIFECYCLE", s.LIFECYCLE, s.SessionState, s.LifecycleTrigger),
+    ("HANDSHAKE", s.HANDSHAKE, s.Handshake, s.HandshakeTrigger),
+    ("TURN", s.TURN, s.TurnState, s.TurnTrigger),
+    ("INPUT", s.INPUT, s.Half, s.HalfTrigger),
+    ("OUTPUT", s.OUTPUT, s.Half, s.HalfTrigger),
+    ("PROCESS", s.PROCESS, s.Process, s.ProcessTrigger),
+    ("WORK", s.WORK, s.Work, s.WorkTrigger),
 ]
 
 
 @shows("session.life.states")
-@pytest.mark.parametrize(("name", "table", "kind", "happenings"), MACHINES, ids=[m[0] for m in MACHINES])
-def test_every_cell_is_there_or_known_to_be_lacking(name: str, table: Any, kind: Any, happenings: Any) -> None:
-    cells = {(state.name, happening.name) for state, happening in product(kind, happenings)}
-    there = {(state.name, happening.name) for state, happening in table}
+@pytest.mark.parametrize(("name", "table", "kind", "triggers"), MACHINES, ids=[m[0] for m in MACHINES])
+def test_every_cell_is_there_or_known_to_be_lacking(name: str, table: Any, kind: Any, triggers: Any) -> None:
+    cells = {(state.name, trigger.name) for state, trigger in product(kind, triggers)}
+    there = {(state.name, trigger.name) for state, trigger in table}
     assert cells - there == LACKING[name]
     assert all(isinstance(then, kind) for then in table.values())
 
@@ -174,7 +174,7 @@ def test_operations_flow_from_the_first_sign_on(handshake: Handshake, hold: bool
 def test_nothing_is_written_for_nobody(change: dict[str, Any]) -> None:
     def reads(**more: Any) -> bool:
         live = {"input": Half.CLOSING, "output": Half.OPEN, "process": Process.ALIVE, "peer_only_listens": False}
-        return s.somebody_reads(**{**live, **more})
+        return s.peer_can_read(**{**live, **more})
 
     assert reads()
     assert reads(input=Half.OPEN)

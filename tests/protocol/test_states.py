@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hackamore import Limits, Options, Timeouts
-from hackamore._engine.protocol.states.query import ONE_SHOT, Happening, State, Yield
+from hackamore._engine.protocol.states.query import ONE_SHOT, State, Trigger, Yield
 from hackamore._engine.queries.plain import PlainQuery
 from hackamore.errors import (
     DecodeError,
@@ -66,85 +66,85 @@ def in_state(state: State, **changes: Any) -> PlainQuery:
     return core
 
 
-def make_happen(core: PlainQuery, happening: Happening) -> None:
+def make_happen(core: PlainQuery, trigger: Trigger) -> None:
     """Let something happen, by bytes, exits and time alone."""
-    match happening:
-        case Happening.MESSAGE:
+    match trigger:
+        case Trigger.MESSAGE:
             core.receive_data(ASSISTANT, 1.0)
-        case Happening.RESULT:
+        case Trigger.RESULT:
             core.receive_data(RESULT, 1.0)
-        case Happening.BAD_LINE:
+        case Trigger.BAD_LINE:
             core.receive_data(BAD, 1.0)
-        case Happening.BAD_LINE_LIMIT:
+        case Trigger.BAD_LINE_LIMIT:
             core.receive_data(BAD * 5, 1.0)
-        case Happening.OVERSIZED_LINE | Happening.OVERSIZED_LINE_SKIPPED:
+        case Trigger.OVERSIZED_LINE | Trigger.OVERSIZED_LINE_SKIPPED:
             core.receive_data(b"x" * 1001 + b"\n", 1.0)
-        case Happening.INCOMPLETE_LAST_LINE:
+        case Trigger.INCOMPLETE_LAST_LINE:
             core.receive_data(b'{"type":"assist', 1.0)
             core.receive_eof(1.0)
             core.process_exited(0, b"")
-        case Happening.EXITED_CLEAN | Happening.EXITED_EMPTY:
+        case Trigger.EXITED_CLEAN | Trigger.EXITED_EMPTY:
             core.receive_eof(1.0)
             core.process_exited(0, b"")
-        case Happening.EXITED_WITH_ERROR | Happening.EXITED_WITH_ERROR_STRICT:
+        case Trigger.EXITED_WITH_ERROR | Trigger.EXITED_WITH_ERROR_STRICT:
             core.receive_eof(1.0)
             core.process_exited(3, b"some words on stderr")
-        case Happening.DEADLINE:
+        case Trigger.DEADLINE:
             core.expire(100.0)
-        case Happening.STILL_RUNNING:
+        case Trigger.STILL_RUNNING:
             core.receive_eof(1.0)
             core.expire(100.0)
-        case Happening.PROMPT:
+        case Trigger.PROMPT:
             core.core.prompt_taken()
-        case Happening.FAILED:
+        case Trigger.FAILED:
             core.connection.fail(SlowConsumerError(2, 1))
             core.receive_eof(1.0)
-        case Happening.STOPPED:
+        case Trigger.STOPPED:
             core.connection.begin_stop()
             core.receive_eof(1.0)
             core.process_exited(-15, b"")
-        case Happening.ASKED_AT_THE_END:
+        case Trigger.ASKED_AT_THE_END:
             core.core.asked_at_the_end()
 
 
-SETTINGS: dict[Happening, dict[str, Any]] = {
-    Happening.OVERSIZED_LINE_SKIPPED: {"on_oversize": "skip"},
-    Happening.EXITED_WITH_ERROR_STRICT: {"strict_exit_status": True},
-    Happening.DEADLINE: {"timeouts": Timeouts(turn=50.0)},
+SETTINGS: dict[Trigger, dict[str, Any]] = {
+    Trigger.OVERSIZED_LINE_SKIPPED: {"on_oversize": "skip"},
+    Trigger.EXITED_WITH_ERROR_STRICT: {"strict_exit_status": True},
+    Trigger.DEADLINE: {"timeouts": Timeouts(turn=50.0)},
 }
 
-EXPECTED: Mapping[tuple[State, Happening], tuple[list[str], type[HackamoreError] | None]] = {
-    (State.STREAMING, Happening.MESSAGE): (["AssistantMessage"], None),
-    (State.STREAMING, Happening.RESULT): (["ResultMessage"], None),
-    (State.STREAMING, Happening.BAD_LINE): (["DecodeError"], None),
-    (State.STREAMING, Happening.BAD_LINE_LIMIT): (["DecodeError"] * 4, DecodeErrorLimitError),
-    (State.STREAMING, Happening.OVERSIZED_LINE): ([], LineTooLongError),
-    (State.STREAMING, Happening.OVERSIZED_LINE_SKIPPED): (["OVERSIZED_LINE_SKIPPED"], None),
-    (State.STREAMING, Happening.INCOMPLETE_LAST_LINE): (["INCOMPLETE_LAST_LINE", "CLEAN_EXIT_NO_RESULT"], None),
-    (State.STREAMING, Happening.EXITED_CLEAN): (["CLEAN_EXIT_NO_RESULT"], None),
-    (State.STREAMING, Happening.EXITED_EMPTY): (["EMPTY_RESPONSE"], None),
-    (State.STREAMING, Happening.EXITED_WITH_ERROR): ([], ProcessError),
-    (State.STREAMING, Happening.EXITED_WITH_ERROR_STRICT): ([], ProcessError),
-    (State.STREAMING, Happening.DEADLINE): ([], TurnTimeoutError),
-    (State.STREAMING, Happening.STILL_RUNNING): ([], ProcessError),
-    (State.STREAMING, Happening.FAILED): ([], SlowConsumerError),
-    (State.STREAMING, Happening.STOPPED): ([], None),
-    (State.STREAMING, Happening.PROMPT): ([], None),
-    (State.RESULT_RECEIVED, Happening.MESSAGE): (["AssistantMessage"], None),
-    (State.RESULT_RECEIVED, Happening.RESULT): (["ResultMessage"], None),
-    (State.RESULT_RECEIVED, Happening.BAD_LINE): (["UNEXPECTED_DATA_AFTER_RESULT"], None),
-    (State.RESULT_RECEIVED, Happening.BAD_LINE_LIMIT): (["UNEXPECTED_DATA_AFTER_RESULT"] * 5, None),
-    (State.RESULT_RECEIVED, Happening.OVERSIZED_LINE): ([], LineTooLongError),
-    (State.RESULT_RECEIVED, Happening.OVERSIZED_LINE_SKIPPED): (["OVERSIZED_LINE_SKIPPED"], None),
-    (State.RESULT_RECEIVED, Happening.INCOMPLETE_LAST_LINE): (["UNEXPECTED_DATA_AFTER_RESULT"], None),
-    (State.RESULT_RECEIVED, Happening.EXITED_CLEAN): ([], None),
-    (State.RESULT_RECEIVED, Happening.EXITED_WITH_ERROR): (["NONZERO_EXIT_AFTER_RESULT"], None),
-    (State.RESULT_RECEIVED, Happening.EXITED_WITH_ERROR_STRICT): ([], ProcessError),
-    (State.RESULT_RECEIVED, Happening.FAILED): ([], SlowConsumerError),
-    (State.RESULT_RECEIVED, Happening.STOPPED): ([], None),
-    (State.RESULT_RECEIVED, Happening.PROMPT): ([], None),
-    (State.RESULT_RECEIVED, Happening.STILL_RUNNING): (["CLI_DID_NOT_EXIT"], None),
-} | {(state, happening): ([], None) for state in (State.ENDING, State.CLOSED) for happening in Happening}
+EXPECTED: Mapping[tuple[State, Trigger], tuple[list[str], type[HackamoreError] | None]] = {
+    (State.STREAMING, Trigger.MESSAGE): (["AssistantMessage"], None),
+    (State.STREAMING, Trigger.RESULT): (["ResultMessage"], None),
+    (State.STREAMING, Trigger.BAD_LINE): (["DecodeError"], None),
+    (State.STREAMING, Trigger.BAD_LINE_LIMIT): (["DecodeError"] * 4, DecodeErrorLimitError),
+    (State.STREAMING, Trigger.OVERSIZED_LINE): ([], LineTooLongError),
+    (State.STREAMING, Trigger.OVERSIZED_LINE_SKIPPED): (["OVERSIZED_LINE_SKIPPED"], None),
+    (State.STREAMING, Trigger.INCOMPLETE_LAST_LINE): (["INCOMPLETE_LAST_LINE", "CLEAN_EXIT_NO_RESULT"], None),
+    (State.STREAMING, Trigger.EXITED_CLEAN): (["CLEAN_EXIT_NO_RESULT"], None),
+    (State.STREAMING, Trigger.EXITED_EMPTY): (["EMPTY_RESPONSE"], None),
+    (State.STREAMING, Trigger.EXITED_WITH_ERROR): ([], ProcessError),
+    (State.STREAMING, Trigger.EXITED_WITH_ERROR_STRICT): ([], ProcessError),
+    (State.STREAMING, Trigger.DEADLINE): ([], TurnTimeoutError),
+    (State.STREAMING, Trigger.STILL_RUNNING): ([], ProcessError),
+    (State.STREAMING, Trigger.FAILED): ([], SlowConsumerError),
+    (State.STREAMING, Trigger.STOPPED): ([], None),
+    (State.STREAMING, Trigger.PROMPT): ([], None),
+    (State.RESULT_RECEIVED, Trigger.MESSAGE): (["AssistantMessage"], None),
+    (State.RESULT_RECEIVED, Trigger.RESULT): (["ResultMessage"], None),
+    (State.RESULT_RECEIVED, Trigger.BAD_LINE): (["UNEXPECTED_DATA_AFTER_RESULT"], None),
+    (State.RESULT_RECEIVED, Trigger.BAD_LINE_LIMIT): (["UNEXPECTED_DATA_AFTER_RESULT"] * 5, None),
+    (State.RESULT_RECEIVED, Trigger.OVERSIZED_LINE): ([], LineTooLongError),
+    (State.RESULT_RECEIVED, Trigger.OVERSIZED_LINE_SKIPPED): (["OVERSIZED_LINE_SKIPPED"], None),
+    (State.RESULT_RECEIVED, Trigger.INCOMPLETE_LAST_LINE): (["UNEXPECTED_DATA_AFTER_RESULT"], None),
+    (State.RESULT_RECEIVED, Trigger.EXITED_CLEAN): ([], None),
+    (State.RESULT_RECEIVED, Trigger.EXITED_WITH_ERROR): (["NONZERO_EXIT_AFTER_RESULT"], None),
+    (State.RESULT_RECEIVED, Trigger.EXITED_WITH_ERROR_STRICT): ([], ProcessError),
+    (State.RESULT_RECEIVED, Trigger.FAILED): ([], SlowConsumerError),
+    (State.RESULT_RECEIVED, Trigger.STOPPED): ([], None),
+    (State.RESULT_RECEIVED, Trigger.PROMPT): ([], None),
+    (State.RESULT_RECEIVED, Trigger.STILL_RUNNING): (["CLI_DID_NOT_EXIT"], None),
+} | {(state, trigger): ([], None) for state in (State.ENDING, State.CLOSED) for trigger in Trigger}
 
 
 def test_the_expectations_cover_the_table() -> None:
@@ -152,29 +152,29 @@ def test_the_expectations_cover_the_table() -> None:
 
 
 @pytest.mark.parametrize("cell", EXPECTED, ids=lambda cell: f"{cell[0].name}-{cell[1].name}")
-def test_cell(cell: tuple[State, Happening]) -> None:
-    state, happening = cell
+def test_cell(cell: tuple[State, Trigger]) -> None:
+    state, trigger = cell
     expected_items, expected_error = EXPECTED[cell]
-    core = connection() if happening is Happening.EXITED_EMPTY else in_state(state, **SETTINGS.get(happening, {}))
-    make_happen(core, happening)
-    if happening is Happening.EXITED_EMPTY and state in {State.ENDING, State.CLOSED}:
+    core = connection() if trigger is Trigger.EXITED_EMPTY else in_state(state, **SETTINGS.get(trigger, {}))
+    make_happen(core, trigger)
+    if trigger is Trigger.EXITED_EMPTY and state in {State.ENDING, State.CLOSED}:
         core = in_state(state)
-        make_happen(core, happening)
+        make_happen(core, trigger)
     assert kinds(core) == expected_items
     assert type(core.core.terminal_error) is (expected_error or type(None))
-    if happening is not Happening.INCOMPLETE_LAST_LINE:  # that one is followed by the exit
+    if trigger is not Trigger.INCOMPLETE_LAST_LINE:  # that one is followed by the exit
         assert core.core.state is ONE_SHOT[cell].then
     assert core.core.over is (core.core.state in {State.ENDING, State.CLOSED})
 
 
 def test_unreachable_cells_are_missing() -> None:
     """What cannot happen has no cell: a result excludes emptiness and an open turn; before the end nobody is at it."""
-    missing = {(state, happening) for state in State for happening in Happening} - set(ONE_SHOT)
+    missing = {(state, trigger) for state in State for trigger in Trigger} - set(ONE_SHOT)
     assert missing == {
-        (State.RESULT_RECEIVED, Happening.EXITED_EMPTY),
-        (State.RESULT_RECEIVED, Happening.DEADLINE),
-        (State.STREAMING, Happening.ASKED_AT_THE_END),
-        (State.RESULT_RECEIVED, Happening.ASKED_AT_THE_END),
+        (State.RESULT_RECEIVED, Trigger.EXITED_EMPTY),
+        (State.RESULT_RECEIVED, Trigger.DEADLINE),
+        (State.STREAMING, Trigger.ASKED_AT_THE_END),
+        (State.RESULT_RECEIVED, Trigger.ASKED_AT_THE_END),
     }
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from hackamore import Options, OptionsError, PromptIterableError, StreamWarning
 from hackamore._engine.queries.ending import partial_of
-from hackamore._engine.queries.plain import tell, warn_before_start, with_guards
+from hackamore._engine.queries.plain import deliver_warning, warn_before_start, with_guards
 from hackamore._engine.queries.prompts import Feeder, OnePrompt, checked_blocks, one_prompt, steering_reasons
 from hackamore.messages.decode import from_data
 
@@ -136,10 +136,10 @@ def test_a_callback_for_warnings_that_raises_gives_one_more_warning() -> None:
 
     told: list[StreamWarning] = []
     warning = StreamWarning("SLOW_CONSUMER", "look", {})
-    assert tell(Options(), warning) is None
-    assert tell(Options(on_warning=told.append), warning) is None
+    assert deliver_warning(Options(), warning) is None
+    assert deliver_warning(Options(on_warning=told.append), warning) is None
     assert told == [warning]
-    failure = tell(Options(on_warning=broken), warning)
+    failure = deliver_warning(Options(on_warning=broken), warning)
     assert failure is not None
     assert (failure.code, failure.context["kind"], failure.context["callback"]) == (
         "CALLBACK_FAILED",
@@ -148,7 +148,7 @@ def test_a_callback_for_warnings_that_raises_gives_one_more_warning() -> None:
     )
     assert "test_prompts.py:" in failure.context["place"]
     with pytest.raises(KeyboardInterrupt):
-        tell(Options(on_warning=interrupted), warning)
+        deliver_warning(Options(on_warning=interrupted), warning)
 
 
 def test_a_warning_before_the_start_is_issued_and_told() -> None:

@@ -308,7 +308,7 @@ def test_a_ctrl_c_of_a_task_ends_the_program_in_the_main_thread_alone(backend: s
 
 
 def test_a_descriptor_whose_waiter_has_its_answer_is_not_asked_again() -> None:
-    """Two happenings may be ready in one round of the event loop: the second must neither fail nor be lost."""
+    """Two triggers may be ready in one round of the event loop: the second must neither fail nor be lost."""
     reading, writing = os.pipe()
     calls: list[bytes] = []
 

@@ -206,14 +206,14 @@ def test_warnings_are_kept_told_once_and_logged(caplog: pytest.LogCaptureFixture
     session, _, events = listening(on_warning=told.append)
     core = session.core
     before = StreamWarning("SLOW_CONSUMER", "before", {})
-    assert not core.has_to_tell
+    assert not core.has_warnings
     core.warn_before_start(before)
     core.warn("INCOMPLETE_LAST_LINE", "later", line=b"x")
-    assert core.has_to_tell
+    assert core.has_warnings
     assert core.needs_driver
     assert not told
-    core.tell()
-    assert not core.has_to_tell
+    core.deliver_warnings()
+    assert not core.has_warnings
     assert not core.needs_driver
     assert [*core.warnings] == told
     assert [(warning.code, warning.message, warning.context) for warning in told] == [
@@ -235,13 +235,13 @@ def test_on_warning_that_raises_is_one_more_warning(caplog: pytest.LogCaptureFix
     session = Clocked(on_warning=broken)
     session.take({**TEXT, "session_id": "s"})
     session.core.warn("INCOMPLETE_LAST_LINE", "w")
-    session.core.tell()
+    session.core.deliver_warnings()
     first, second = session.core.warnings
     assert (first.code, second.code) == ("INCOMPLETE_LAST_LINE", "CALLBACK_FAILED")
     assert (second.context["kind"], second.context["callback"]) == ("on_warning", "`on_warning`")
     assert "ValueError" in str(second)
     assert {getattr(record, "session_id", "missing") for record in caplog.records} == {"s"}
-    assert not session.core.has_to_tell
+    assert not session.core.has_warnings
 
 
 # -- the end -----------------------------------------------------------------------------------------------------------
@@ -296,7 +296,7 @@ def test_a_stop_of_an_idle_session_may_end_immediately() -> None:
     assert core.may_end
     assert not core.turn_open
     assert core.stop_seconds == 2.0
-    assert not core.has_last_words
+    assert not core.expects_output_after_close
 
 
 def test_a_stop_interrupts_an_open_turn_and_waits_two_seconds() -> None:

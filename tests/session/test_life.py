@@ -143,7 +143,7 @@ def test_an_interrupt_ends_the_turn_and_not_the_session(shell: Shell, playing: S
 def test_messages_and_events_are_cursors_of_their_own(shell: Shell, playing: StandIn) -> None:
     async def scenario() -> None:
         session = make(shell, playing())
-        happenings = session.events()
+        triggers = session.events()
         await got(session.start())
         everything = session.messages()
         one = await got(session.send("one"))
@@ -159,8 +159,8 @@ def test_messages_and_events_are_cursors_of_their_own(shell: Shell, playing: Sta
         assert late.unread == before - 1
         assert await texts(late) == ["two"]
         assert await texts(everything) == ["one", "two"]
-        assert (late.unread, happenings.unread > 0) == (0, True)
-        kinds = [type(event) for event in [event async for event in each(happenings)]]
+        assert (late.unread, triggers.unread > 0) == (0, True)
+        kinds = [type(event) for event in [event async for event in each(triggers)]]
         assert kinds[0] is SessionStarted
         assert kinds[-1] is SessionStopped
         assert kinds.count(TurnStarted) == kinds.count(TurnCompleted) == 2
@@ -214,7 +214,7 @@ def test_a_crash_wakes_everybody_with_one_error(shell: Shell, playing: StandIn, 
 
     async def scenario() -> None:
         session = make(shell, playing())
-        happenings = session.events()
+        triggers = session.events()
         await got(session.start())
         turn = await got(session.send(steps(["text", "a"], ["await_file", mark], ["err", "boom"], ["exit", 7])))
         cursor = session.messages()
@@ -237,7 +237,7 @@ def test_a_crash_wakes_everybody_with_one_error(shell: Shell, playing: StandIn, 
         assert session.state is SessionState.FAILED
         await raised(lambda: session.interrupt(), SessionClosedError)
         await raised(lambda: session.send("x"), SessionClosedError)
-        failed = [event async for event in each(happenings)][-1]
+        failed = [event async for event in each(triggers)][-1]
         assert isinstance(failed, SessionFailed)
         assert failed.exit_code == 7
         await got(session.stop())
@@ -470,14 +470,14 @@ def test_a_process_that_ignores_everything_is_killed(shell: Shell, playing: Stan
 def test_finish_waits_for_what_runs(shell: Shell, playing: StandIn) -> None:
     async def scenario() -> None:
         session = make(shell, playing())
-        happenings = session.events()
+        triggers = session.events()
         await got(session.start())
         turn = await got(session.send(steps(["sleep", 0.2], ["text", "late"])))
         await got(session.finish())
         assert turn.state is TurnState.COMPLETED
         assert await texts(turn) == ["late"]
         assert session.exit_code == 0
-        assert isinstance([event async for event in each(happenings)][-1], SessionCompleted)
+        assert isinstance([event async for event in each(triggers)][-1], SessionCompleted)
 
     shell.play(scenario)
 

@@ -18,9 +18,9 @@ from hackamore._engine.storing.mirror import (
     RESTS,
     WRITER,
     Append,
-    Happening,
     Mirror,
     Occasion,
+    Trigger,
     Writer,
     key_of,
 )
@@ -51,7 +51,7 @@ def test_batched_entries_wait_for_a_result() -> None:
     mirror.take(SUB, entries(10))
     mirror.take(MAIN, entries(3))
     assert mirror.begin() is None
-    mark = mirror.happens(Occasion.RESULT)
+    mark = mirror.flush_on(Occasion.RESULT)
     main = mirror.begin()
     assert numbers(main) == [1, 2, 3]  # one append for a file, whatever came in between
     assert mirror.begin() is None  # one at a time
@@ -96,7 +96,7 @@ def test_eager_entries_do_not_wait_and_are_coalesced_behind_an_append() -> None:
 def test_an_append_is_tried_three_times_and_then_waits_for_the_next_occasion() -> None:
     mirror = Mirror("batched", LARGE)
     mirror.take(MAIN, entries(1))
-    mark = mirror.happens(Occasion.RESULT)
+    mark = mirror.flush_on(Occasion.RESULT)
     append = mirror.begin()
     rests = []
     for _ in range(ATTEMPTS):
@@ -113,14 +113,14 @@ def test_an_append_is_tried_three_times_and_then_waits_for_the_next_occasion() -
     assert mirror.settled(mark)  # the result is not held back any longer
     assert mirror.begin() is None
     mirror.take(MAIN, entries(2))
-    mirror.happens(Occasion.RESULT)
+    mirror.flush_on(Occasion.RESULT)
     assert numbers(mirror.begin()) == [1, 2]  # nothing is appended behind a hole
 
 
 def test_a_timeout_is_not_tried_again_at_once() -> None:
     mirror = Mirror("batched", LARGE)
     mirror.take(MAIN, entries(1))
-    mirror.happens(Occasion.RESULT)
+    mirror.flush_on(Occasion.RESULT)
     mirror.begin()
     assert mirror.failed("late", again=False) is None
     assert not mirror.problems[0].given_up
@@ -131,11 +131,11 @@ def test_a_timeout_is_not_tried_again_at_once() -> None:
 def test_what_could_not_be_appended_has_a_last_attempt_at_the_end(flush: FlushMode) -> None:
     mirror = Mirror(flush, LARGE)
     mirror.take(MAIN, entries(1))
-    mirror.happens(Occasion.RESULT)
+    mirror.flush_on(Occasion.RESULT)
     mirror.begin()
     mirror.failed("late", again=False)
     assert mirror.begin() is None
-    mirror.happens(Occasion.END)
+    mirror.flush_on(Occasion.END)
     assert numbers(mirror.begin()) == [1]
 
 
@@ -201,7 +201,7 @@ def test_an_empty_report_is_nothing() -> None:
     mirror = Mirror("eager", LARGE)
     for nothing in (b"", b"[]"):
         mirror.take(MAIN, nothing)
-    assert (mirror.begin(), mirror.happens(Occasion.END), [*mirror.problems]) == (None, 0, [])
+    assert (mirror.begin(), mirror.flush_on(Occasion.END), [*mirror.problems]) == (None, 0, [])
     assert mirror.settled(0)
 
 
@@ -209,7 +209,7 @@ def test_what_is_left_at_the_end_is_told() -> None:
     mirror = Mirror("batched", LARGE)
     mirror.take(MAIN, entries(1))
     mirror.take(SUB, entries(2))
-    mirror.happens(Occasion.END)
+    mirror.flush_on(Occasion.END)
     mirror.begin()
     mirror.abandon("no time")
     assert mirror.idle
@@ -282,8 +282,8 @@ def test_a_session_is_kept_in_the_project_that_it_was_resumed_from(project: str 
 
 
 IDLE, WRITING, RESTING = Writer
-BEGIN, TOOK, FAILED, RESTED, GIVEN_UP = Happening
-CALLS: dict[str, tuple[Callable[[Mirror], object], Happening]] = {
+BEGIN, TOOK, FAILED, RESTED, GIVEN_UP = Trigger
+CALLS: dict[str, tuple[Callable[[Mirror], object], Trigger]] = {
     "begin": (Mirror.begin, BEGIN),
     "took": (Mirror.took, TOOK),
     "failed": (lambda mirror: mirror.failed("no", again=True), FAILED),
@@ -324,12 +324,12 @@ def writer_in(state: Writer) -> Mirror:
 
 
 def test_each_call_of_the_writer_leads_where_it_should_and_no_cell_is_left_over() -> None:
-    used: set[tuple[Writer, Happening]] = set()
+    used: set[tuple[Writer, Trigger]] = set()
     for state, calls in LEADS.items():
         assert calls.keys() == CALLS.keys()
         for name, following in calls.items():
             mirror = writer_in(state)
-            call, happening = CALLS[name]
+            call, trigger = CALLS[name]
             if following is None:
                 with pytest.raises(KeyError):
                     call(mirror)
@@ -338,7 +338,7 @@ def test_each_call_of_the_writer_leads_where_it_should_and_no_cell_is_left_over(
             call(mirror)
             assert mirror.writer is following, (state, name)
             if following is not state:
-                used.add((state, happening))
+                used.add((state, trigger))
     assert used == set(WRITER)
 
 
@@ -372,7 +372,7 @@ def test_a_copy_is_at_any_time_the_beginning_of_its_file(seed: int) -> None:
                     files[path] += new
                     mirror.take(path, entries(*new, fill=chance.choice([0, 0, 3_000])))
             case 2:
-                held.append((mirror.happens(Occasion.RESULT), {path: len(of) for path, of in files.items()}))
+                held.append((mirror.flush_on(Occasion.RESULT), {path: len(of) for path, of in files.items()}))
             case 3 | 4:
                 if running is None and mirror.writer is Writer.IDLE:
                     running = mirror.begin()

@@ -371,14 +371,14 @@ def test_a_stop_closes_the_input_and_reads_on_for_what_the_cli_writes_at_its_end
     assert core.stop_seconds == 6.0
     turn = session.send()
     session.take(started(turn.id), RUNNING)
-    assert not core.has_last_words
+    assert not core.expects_output_after_close
     core.begin_stop(session.now)
-    assert not core.has_last_words  # the turn is interrupted first
+    assert not core.expects_output_after_close  # the turn is interrupted first
     session.take(result(turn.id))
-    assert core.has_last_words
+    assert core.expects_output_after_close
     assert not core.may_end
-    core.hears_last_words(session.now)
-    assert not core.has_last_words
+    core.drain_after_close(session.now)
+    assert not core.expects_output_after_close
     assert core.connection.input_closed
     session.take(session.wrote(1))
     session.pass_by(3.9)
@@ -391,12 +391,12 @@ def test_a_session_that_is_abandoned_or_over_hears_no_last_words() -> None:
     session = Stored()
     session.core.ask_stop(abandon=True)
     session.core.begin_stop(session.now)
-    assert not session.core.has_last_words
+    assert not session.core.expects_output_after_close
     other = Stored()
     other.core.begin_stop(other.now)
-    assert other.core.has_last_words
+    assert other.core.expects_output_after_close
     other.core.process_gone(0, b"")
-    assert not other.core.has_last_words
+    assert not other.core.expects_output_after_close
 
 
 @pytest.mark.parametrize("running", [True, False])
@@ -424,7 +424,7 @@ def test_entries_without_time_at_the_end_are_a_warning(running: bool) -> None:
     (warning,) = session.core.warnings
     assert (warning.code, warning.context["given_up"]) == ("STORE_FAILED", True)
     assert "the session has ended, and there was no time left" in warning.message
-    assert session.core.has_to_tell
+    assert session.core.has_warnings
 
 
 def test_nothing_is_said_at_the_end_if_nothing_waits() -> None:

@@ -145,7 +145,7 @@ class Driver:
             try:
                 core.lost("its event loop has ended", time.monotonic())
                 self._serve_callbacks()
-                core.tell()
+                core.deliver_warnings()
             except Exception:
                 self._core.log.exception("the end of a session could not be reported")
             self._threads.end()
@@ -188,7 +188,7 @@ class Driver:
                 core.expire(time.monotonic(), self._transport.stderr_tail)
         storing.end()
         self._serve_callbacks()
-        core.tell()
+        core.deliver_warnings()
 
     async def _move(self) -> None:
         """Move bytes until the session is over, or the CLI has exited."""
@@ -200,14 +200,14 @@ class Driver:
             core.pump(time.monotonic())
             if self._serve_callbacks():
                 core.pump(time.monotonic())
-            core.tell()
+            core.deliver_warnings()
             if data := connection.data_to_send():
                 await transport.send(data)
             core.was_written()
             self._look_at_input()
-            if core.has_last_words:
+            if core.expects_output_after_close:
                 await transport.end_input()
-                core.hears_last_words(time.monotonic())
+                core.drain_after_close(time.monotonic())
             if core.may_end or (core.stop_asked and self._output_ended):
                 return
             if connection.input_may_close:

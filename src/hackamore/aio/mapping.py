@@ -1,6 +1,6 @@
 """`map` for asyncio and trio: many prompts, a few agents at a time, answers in order.
 
-`Works` has the agents, in tasks outside all task groups; it does not refer to the user's `MapStream`: a forgotten one is collected, and
+`MapRunner` has the agents, in tasks outside all task groups; it does not refer to the user's `MapStream`: a forgotten one is collected, and
 its agents end. Prompts are read by the caller, when it asks for an answer.
 """
 
@@ -43,7 +43,7 @@ _RETRY = Retry()
 _END = object()
 
 
-class Works:
+class MapRunner:
     """The agents of one `map`.
 
     Args:
@@ -222,7 +222,7 @@ class MapStream(OtherShell, Generic[R]):
         _refuse_one_session(options or Options())
         self._iterator = iterator_of(prompts)
         self._make = partial(
-            Works,
+            MapRunner,
             with_output_type(options, output_type),
             self.workers,
             output_type,
@@ -230,7 +230,7 @@ class MapStream(OtherShell, Generic[R]):
             check=bool(check),
             transport=transport,
         )
-        self._works: Works | None = None
+        self._works: MapRunner | None = None
         self._mark = Mark()
         self._read = self._given = 0
         self._exhausted = self._over = False
@@ -286,7 +286,7 @@ class MapStream(OtherShell, Generic[R]):
                 raise works.error
             raise StopAsyncIteration
 
-    async def _next(self, works: Works) -> object:
+    async def _next(self, works: MapRunner) -> object:
         """Return the next answer; the end if there is none, or an error ends all."""
         while True:
             while works.error is None and not self._exhausted and works.running < works.workers:

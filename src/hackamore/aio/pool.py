@@ -1,7 +1,7 @@
 """Session pools for asyncio and trio.
 
-`PoolCore` decides. `Works` carries its jobs out, in tasks outside all task groups. Its keeper is the task that looks at the clock and at
-processes that have ended. Neither refers to the user's `SessionPool`: a forgotten one is collected, and its processes end.
+`PoolCore` decides. `PoolRunner` carries its jobs out, in tasks outside all task groups. Its keeper is the task that looks at the clock and
+at processes that have ended. Neither refers to the user's `SessionPool`: a forgotten one is collected, and its processes end.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from hackamore._engine.session.readers import Inbox
 from hackamore.aio.pool_seam import PoolSeam
-from hackamore.aio.session import Life, Session, drive
+from hackamore.aio.session import Session, SessionRunner, drive
 from hackamore.aio.waits import OtherShell
 from hackamore.errors import (
     CLIExitedDuringInitError,
@@ -67,9 +67,9 @@ if TYPE_CHECKING:
     from hackamore.pool.stats import PoolStats
     from hackamore.transcripts.export import ExportFormat
 
-    _Request = tuple[str | None, Split, float | None, Any]  # the arguments of `Works.check_out`
+    _Request = tuple[str | None, Split, float | None, Any]  # the arguments of `PoolRunner.check_out`
 
-__all__ = ["CheckOut", "PoolEventCursor", "PooledSession", "SessionPool", "Works"]
+__all__ = ["CheckOut", "PoolEventCursor", "PooledSession", "SessionPool", "PoolRunner"]
 
 
 R = TypeVar("R", bound=ControlResult)
@@ -167,7 +167,7 @@ class _Note:
 
     __slots__ = ("_slot", "_works")
 
-    def __init__(self, works: Works, slot: Slot) -> None:
+    def __init__(self, works: PoolRunner, slot: Slot) -> None:
         self._works = works
         self._slot = slot
 
@@ -177,7 +177,7 @@ class _Note:
         self._works.seam.nudge()
 
 
-class Works:
+class PoolRunner:
     """All of a running pool but the object of its user."""
 
     def __init__(
@@ -319,7 +319,7 @@ class Works:
             await self.seam.work(partial(end_orphan, job.process))
         for last in (False, True):
             options = self._options(job, resume)
-            life = Life(options, self._transport, PooledReaders)
+            life = SessionRunner(options, self._transport, PooledReaders)
             with self.seam.lock:
                 slot.life = life
                 if slot.state is not State.STARTING:
@@ -527,7 +527,7 @@ class Works:
             for _ in range(_TRIES):
                 slot = await self._wait_for(waiter, timeout, until)
                 session = self._lend(slot, caller)
-                error = await self._bring_into_force(slot, session, wanted)
+                error = await self._apply_settings(slot, session, wanted)
                 if error is None:
                     if waiting is not None:
                         _observed(waiting.ended, session.session_id, waiter.source, None)
@@ -579,7 +579,7 @@ class Works:
         self._slots[session] = slot
         return session
 
-    async def _bring_into_force(self, slot: Slot, session: PooledSession, wanted: Split) -> HackamoreError | None:
+    async def _apply_settings(self, slot: Slot, session: PooledSession, wanted: Split) -> HackamoreError | None:
         """Apply the differences of a caller, and undo earlier ones; return the error of a process that is dead."""
         core = slot.life.core
         if core.connection.over or core.stop_asked:
@@ -742,7 +742,7 @@ class Works:
 class CheckOut(OtherShell):
     """The return value of `pool.session()` and `pool.conversation()`: enter it with `async with`."""
 
-    def __init__(self, works: Works, request: _Request, on_leave: str | None, pool: SessionPool) -> None:
+    def __init__(self, works: PoolRunner, request: _Request, on_leave: str | None, pool: SessionPool) -> None:
         self._works = works
         self._request = request
         self._on_leave = on_leave
@@ -776,7 +776,7 @@ class CheckOut(OtherShell):
 class PoolEventCursor:
     """An iterator over the events of a pool from one moment on: `async for event in cursor`. It ends with the pool."""
 
-    def __init__(self, works: Works, inbox: Inbox) -> None:
+    def __init__(self, works: PoolRunner, inbox: Inbox) -> None:
         self._works = works
         self._inbox = inbox
 
@@ -861,7 +861,7 @@ class SessionPool(OtherShell):
         registry: Registry | str | os.PathLike[str] | None = None,
         transport: TransportSource | None = None,
     ) -> None:
-        self._works: Works | None = None
+        self._works: PoolRunner | None = None
         self._closed = False
         if options is not None and not isinstance(options, Options):
             raise TypeError(f"`options` must be a hackamore.Options, not {type(options).__name__}")
@@ -917,7 +917,7 @@ class SessionPool(OtherShell):
         if self._closed:
             raise PoolClosedError(started=True)
         if self._works is None:
-            self._works = Works(self._options, self._limits, self._registry, self._transport)
+            self._works = PoolRunner(self._options, self._limits, self._registry, self._transport)
             self._works.seam.spawn(self._works.keep)
 
     async def wait_warm(self, *, timeout: float | None = None) -> None:
@@ -991,7 +991,7 @@ class SessionPool(OtherShell):
         if works is not None and not works.core.over:
             works.abandon()
 
-    def _running(self) -> Works:
+    def _running(self) -> PoolRunner:
         if self._works is None or self._closed:
             raise PoolClosedError(started=self._closed)
         return self._works

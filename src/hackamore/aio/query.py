@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast, overload
 from hackamore._engine.protocol.log import one_line
 from hackamore._engine.queries.ending import TextDeltas
 from hackamore._engine.queries.outcomes import CollectResult, RunResult, with_output_type
-from hackamore._engine.queries.plain import PlainQuery, is_steered, tell, warn_before_start, with_guards
+from hackamore._engine.queries.plain import PlainQuery, deliver_warning, is_steered, warn_before_start, with_guards
 from hackamore._engine.queries.retrying import Attempts
 from hackamore.aio.attempts import answered
 from hackamore.aio.waits import (
@@ -518,7 +518,7 @@ class QueryStream(OtherShell):
             self.errors.append(item)
         else:
             self.warnings.append(item)
-            if (failure := tell(self.options, item, self._way.log.ids())) is not None:
+            if (failure := deliver_warning(self.options, item, self._way.log.ids())) is not None:
                 self.warnings.append(failure)
 
     def _reading(self, call: str) -> Mark:

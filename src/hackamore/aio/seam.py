@@ -117,9 +117,9 @@ class Seam:
         if self.driver is not None:
             self.driver.post(function)
 
-    def tell(self) -> None:
+    def deliver_warnings(self) -> None:
         """Pass new warnings on to the user."""
-        self._core.tell()
+        self._core.deliver_warnings()
 
     # -- wait ----------------------------------------------------------------------------------------------------------
 
@@ -192,7 +192,7 @@ class Seam:
         cancelled: BaseException | None = None
         with anyio.CancelScope(shield=True):
             if driver is None:
-                self.tell()
+                self.deliver_warnings()
             elif driver.is_here:
                 driver.wake()
                 while not core.ended.is_set:

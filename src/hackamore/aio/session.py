@@ -1,6 +1,6 @@
 """Sessions for asyncio and trio.
 
-`Life` starts and stops the CLI, for a session or for a query over the bidirectional launch (`Steered`).
+`SessionRunner` starts and stops the CLI, for a session or for a query over the bidirectional launch (`Steered`).
 Methods may be called from any task of the event loop. None holds a cancel scope when it returns: a session may be opened in one task and
 closed in another. Everything that waits, locks or wakes is in `Seam`.
 """
@@ -83,7 +83,7 @@ R = TypeVar("R", bound=ControlResult)
 A = TypeVar("A", bound="Audience")
 
 
-class Life(Generic[A]):
+class SessionRunner(Generic[A]):
     """One CLI, from its launch to its end.
 
     Args:
@@ -183,7 +183,7 @@ class Life(Generic[A]):
                 core.connection.fail(error)
                 seam.wake()
                 core.ended.set()
-            seam.tell()
+            seam.deliver_warnings()
 
     async def _resumed(self) -> Options:
         """Return the options for the launch: those of a private folder if a session is resumed from a store."""
@@ -554,9 +554,9 @@ class Session(OtherShell, SessionBase, Operations):
     def __init__(
         self, options: Options | None = None, *, transport: AsyncTransport | TransportSource | None = None
     ) -> None:
-        self._use(Life(options, transport, Readers))
+        self._use(SessionRunner(options, transport, Readers))
 
-    def _use(self, life: Life[Any]) -> None:
+    def _use(self, life: SessionRunner[Any]) -> None:
         self._life = life
         self._core = life.core
         self._seam = life.seam
@@ -944,7 +944,7 @@ class QuerySession(Session):
         life: the CLI of the query.
     """
 
-    def __init__(self, life: Life[Any]) -> None:
+    def __init__(self, life: SessionRunner[Any]) -> None:
         self._use(life)
 
 
@@ -952,7 +952,7 @@ class Steered:
     """The bidirectional launch, with the methods of `query._Plain`."""
 
     def __init__(self, prompt: object, options: Options, transport: AsyncTransport | TransportSource | None) -> None:
-        self._life = Life(options, transport, SteeredQuery)
+        self._life = SessionRunner(options, transport, SteeredQuery)
         self._session = QuerySession(self._life)  # callbacks find it as long as the stream lives
         self._seam = self._life.seam
         self._audience = self._life.core.audience

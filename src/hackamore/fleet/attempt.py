@@ -27,7 +27,7 @@ from hackamore.fleet.classify import cause_of
 from hackamore.fleet.log import AttemptLog
 from hackamore.fleet.orders import Ended
 from hackamore.fleet.recovery import NANO, Recovered, config_folder, recover
-from hackamore.fleet.states import CAUSES, Cause, Happening, State
+from hackamore.fleet.states import CAUSES, Cause, State, Trigger
 from hackamore.fleet.task import Answer
 from hackamore.fleet.watching import AttemptWatch
 from hackamore.messages import RateLimitedError
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from hackamore.sync.query import QueryStream
     from hackamore.transports.base import TransportSource
 
-__all__ = ["JOURNAL_SECONDS", "AttemptRun", "insist"]
+__all__ = ["JOURNAL_SECONDS", "AttemptRun", "retry_journal"]
 
 T = TypeVar("T")
 
@@ -61,11 +61,11 @@ _ROOM_SECONDS = 1.0
 _KEPT_MESSAGES = 50
 _MOST_DOUBLINGS = 30
 _NEXT = {
-    Happening.ACCEPTED: State.SUCCEEDED,
-    Happening.POSTPONED: State.WAITING,
-    Happening.GIVEN_BACK: State.QUEUED,
-    Happening.GAVE_UP: State.FAILED,
-    Happening.CANCELLED: State.CANCELLED,
+    Trigger.ACCEPTED: State.SUCCEEDED,
+    Trigger.POSTPONED: State.WAITING,
+    Trigger.GIVEN_BACK: State.QUEUED,
+    Trigger.GAVE_UP: State.FAILED,
+    Trigger.CANCELLED: State.CANCELLED,
 }
 
 
@@ -77,7 +77,7 @@ class _Interrupted(Exception):  # noqa: N818 - it ends no program
         self.cause = cause
 
 
-def insist(call: Callable[[], T], stopped: threading.Event) -> T:
+def retry_journal(call: Callable[[], T], stopped: threading.Event) -> T:
     """Call a function of a journal; repeat it while the journal fails.
 
     Raises:
@@ -214,7 +214,7 @@ class AttemptRun:
         ):
             raise _Interrupted(Cause.LOST)
         if over:
-            self._follows(Happening.ACCEPTED, written=True)
+            self._remember_state(Trigger.ACCEPTED, written=True)
             return
         self._check(text, output)
         self._accept()
@@ -375,18 +375,18 @@ class AttemptRun:
             lambda: self._journal.finish(
                 self._lease,
                 self._holder,
-                Happening.ACCEPTED,
+                Trigger.ACCEPTED,
                 folder=None if kept is None else kept.folder,
                 branch=None if kept is None else kept.branch,
                 keep_folder=self.order.workspace is None or kept is not None,
             )
         )
-        self._follows(Happening.ACCEPTED, written=written)
+        self._remember_state(Trigger.ACCEPTED, written=written)
 
-    def _follows(self, happening: Happening, *, written: bool) -> None:
+    def _remember_state(self, trigger: Trigger, *, written: bool) -> None:
         """Keep the state that the task is in now, unless another worker has it."""
         if written:
-            self._next = _NEXT[happening]
+            self._next = _NEXT[trigger]
             self._log.debug("Task %r: %s after attempt %d", self._lease.task, self._next.word, self._lease.attempt)
 
     def _step(self, step: Literal["prepare", "verify", "finish"]) -> AbstractContextManager[None]:
@@ -411,27 +411,27 @@ class AttemptRun:
         )
         if isinstance(error, BudgetExceededError) and cause is Cause.SPENT and error.spent < error.limit:
             # The rest is reserved by agents that run, which may not need all of it.
-            happening, not_before = Happening.POSTPONED, now + _ROOM_SECONDS
+            trigger, not_before = Trigger.POSTPONED, now + _ROOM_SECONDS
         elif cause in (Cause.LOST, Cause.STOPPED, Cause.SPENT, Cause.CLI):
-            happening, not_before = Happening.GIVEN_BACK, 0.0
+            trigger, not_before = Trigger.GIVEN_BACK, 0.0
         elif cause is Cause.CANCELLED:
-            happening, not_before = Happening.CANCELLED, 0.0
+            trigger, not_before = Trigger.CANCELLED, 0.0
         elif policy.again and failures < retry.attempts:
-            happening = Happening.POSTPONED
+            trigger = Trigger.POSTPONED
             longest = min(retry.backoff * 2.0 ** min(max(failures - 1, 0), _MOST_DOUBLINGS), retry.max_delay)
             not_before = max(now, until or 0.0) + uniform(longest / 2, longest)  # noqa: S311 - it spreads attempts
             if until is not None and retry.rate_limit_wait is not None and until - now > retry.rate_limit_wait:
-                happening = Happening.GAVE_UP
+                trigger = Trigger.GAVE_UP
                 text += (
                     f" Not tried again: the limit resets in {until - now:.0f} s, and `Retry.rate_limit_wait` is "
                     f"{retry.rate_limit_wait:g} s."
                 )
         else:
-            happening, not_before = Happening.GAVE_UP, 0.0
-        ends = cause in (Cause.SPENT, Cause.CLI) and happening is Happening.GIVEN_BACK
+            trigger, not_before = Trigger.GAVE_UP, 0.0
+        ends = cause in (Cause.SPENT, Cause.CLI) and trigger is Trigger.GIVEN_BACK
         ends_fleet = error if ends and isinstance(error, HackamoreError) else None
         try:
-            if happening is Happening.GAVE_UP:
+            if trigger is Trigger.GAVE_UP:
                 try:
                     self._finish_workspace(succeeded=False)
                 except HackamoreError as problem:
@@ -453,11 +453,11 @@ class AttemptRun:
                 lambda: self._journal.finish(
                     lease,
                     self._holder,
-                    happening,
+                    trigger,
                     cause=cause,
                     error=escape_terminal(text, _LONGEST_ERROR),
                     counted=policy.counted,
-                    not_before=not_before if happening is Happening.POSTPONED else 0.0,
+                    not_before=not_before if trigger is Trigger.POSTPONED else 0.0,
                     feedback=_feedback(error) if cause in (Cause.VERIFY, Cause.OUTPUT) else None,
                     usd=usd,
                     tokens=tokens,
@@ -465,7 +465,7 @@ class AttemptRun:
             )
         except JournalError as problem:
             return self._without_journal(begun, cause, until, problem)
-        self._follows(happening, written=written)
+        self._remember_state(trigger, written=written)
         return self._ended(begun, cause, until, ends_fleet)
 
     def _cause(self, error: BaseException) -> tuple[Cause, str]:
@@ -512,7 +512,7 @@ class AttemptRun:
         self._noted = round(self._meter.usd * NANO), self._meter.tokens
 
     def _insist(self, call: Callable[[], T]) -> T:
-        return insist(call, self._stopped)
+        return retry_journal(call, self._stopped)
 
 
 def _output_of(answer: RunResult[Any]) -> str | None:

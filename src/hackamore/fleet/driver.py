@@ -18,7 +18,7 @@ from hackamore.fleet.log import logger
 from hackamore.fleet.mailbox import Mailbox
 from hackamore.fleet.orders import Ended, Order
 from hackamore.fleet.queue import TaskQueue
-from hackamore.fleet.states import CAUSES, HELD, OVER, Cause, Happening, State
+from hackamore.fleet.states import CAUSES, HELD, OVER, Cause, State, Trigger
 from hackamore.fleet.task import spec_of
 from hackamore.fleet.watching import RunWatch
 from hackamore.fleet.worker import Worker
@@ -298,7 +298,7 @@ class Driver:
                 engine.submit(self._order(lease), lambda outcome, lease=lease: self._outcome(lease, outcome))  # type: ignore[misc]
             except HackamoreError as error:
                 self._running.discard((lease.task, lease.attempt))
-                self._journal.finish(lease, worker.holder, Happening.GIVEN_BACK, cause=Cause.STOPPED, error=str(error))
+                self._journal.finish(lease, worker.holder, Trigger.GIVEN_BACK, cause=Cause.STOPPED, error=str(error))
                 raise
 
     def _order(self, lease: Lease) -> Order:
@@ -330,7 +330,7 @@ class Driver:
             # The engine lost it. What was begun elsewhere is given back once its worker is known to be gone.
             worker = self._worker
             assert worker is not None  # noqa: S101
-            self._journal.finish(lease, worker.holder, Happening.GIVEN_BACK, cause=Cause.LOST, error=repr(outcome))
+            self._journal.finish(lease, worker.holder, Trigger.GIVEN_BACK, cause=Cause.LOST, error=repr(outcome))
             self._forget(lease)
             if isinstance(outcome, HackamoreError):
                 self._fail(outcome)

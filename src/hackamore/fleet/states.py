@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from hackamore.runtime.tables import Member
 
-__all__ = ["CAUSES", "HELD", "OVER", "TASK", "Cause", "Happening", "Policy", "State"]
+__all__ = ["CAUSES", "HELD", "OVER", "TASK", "Cause", "Trigger", "Policy", "State"]
 
 
 class State(Member):
@@ -31,7 +31,7 @@ class State(Member):
         return self.name.lower()
 
 
-class Happening(Member):
+class Trigger(Member):
     """Events that move a task from one state to the next."""
 
     LEASED = auto()
@@ -49,14 +49,14 @@ class Happening(Member):
     """A caller requested another attempt of a task that was over."""
 
 
-_S, _H = State, Happening
+_S, _H = State, Trigger
 
 HELD: frozenset[State] = frozenset({_S.LEASED, _S.RUNNING, _S.VERIFYING})
 """The states in which a task belongs to a driver or worker."""
 OVER: frozenset[State] = frozenset({_S.SUCCEEDED, _S.FAILED, _S.CANCELLED})
 """The states with a final result."""
 
-TASK: dict[tuple[State, Happening], State] = {
+TASK: dict[tuple[State, Trigger], State] = {
     (_S.QUEUED, _H.LEASED): _S.LEASED,
     (_S.QUEUED, _H.CANCELLED): _S.CANCELLED,
     (_S.WAITING, _H.LEASED): _S.LEASED,

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hackamore.errors import JournalError
-from hackamore.fleet.attempt import AttemptRun, insist
+from hackamore.fleet.attempt import AttemptRun, retry_journal
 from hackamore.fleet.journal.journal import LEASE_SECONDS
 from hackamore.fleet.log import logger
 from hackamore.fleet.orders import Ended, Order
@@ -45,7 +45,7 @@ class Worker:
 
     def start(self) -> None:
         """Send the first heartbeat, and continue in a thread."""
-        insist(lambda: self.journal.beat(self.holder), self._ended)
+        retry_journal(lambda: self.journal.beat(self.holder), self._ended)
         self._keeper = threading.Thread(target=self._keep, name="hackamore-fleet-keeper", daemon=True)
         self._keeper.start()
 

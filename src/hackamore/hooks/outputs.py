@@ -78,7 +78,7 @@ class HookOutput(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         continue_: False ends the turn. At PreToolUse and PermissionRequest it also denies the tool, unless another field decides.
         stop_reason: why; the user reads it.
-        decision: `block` keeps what is about to happen from happening, or sends the model back to work.
+        decision: `block` keeps what is about to happen from trigger, or sends the model back to work.
         reason: why; the model reads it.
         system_message: shown to the user.
         suppress_output: True hides the hook's output.

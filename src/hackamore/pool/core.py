@@ -29,7 +29,7 @@ from hackamore.pool.events import (
 )
 from hackamore.pool.registry import Record
 from hackamore.pool.rows import Row
-from hackamore.pool.states import LIVE, SLOT, Happening, State
+from hackamore.pool.states import LIVE, SLOT, State, Trigger
 from hackamore.pool.stats import Meter, PoolStats
 from hackamore.runtime.flags import Flag
 from hackamore.storage.holders import describe
@@ -457,7 +457,7 @@ class PoolCore:
     def _release_if_unwanted(self, conv: Conversation) -> None:
         """End the reservation of a process whose last caller is gone."""
         if conv.slot is not None and conv.slot.state is State.RESERVED and not conv.waiters:
-            self._move(conv.slot, Happening.LEFT)
+            self._move(conv.slot, Trigger.LEFT)
 
     def _refuse(self, waiter: Waiter, error: Exception) -> None:
         self._dequeue(waiter)
@@ -467,7 +467,7 @@ class PoolCore:
     def unused(self, slot: Slot, now: float, *, quiet: bool) -> None:
         """Return a session to the pool that its caller did not use."""
         if slot.conv is None and slot.state is State.BUSY and not slot.cold and not self.closing:
-            self._move(slot, Happening.UNUSED)
+            self._move(slot, Trigger.UNUSED)
         else:
             self.returned(slot, now, quiet=quiet)
 
@@ -499,7 +499,7 @@ class PoolCore:
         slot.session_id = session_id or slot.session_id
         slot.applied.update(applied)
         slot.spoiled = slot.spoiled or spoiled
-        self._move(slot, Happening.RETURNED_QUIET if quiet else Happening.RETURNED_OPEN)
+        self._move(slot, Trigger.RETURNED_QUIET if quiet else Trigger.RETURNED_OPEN)
         self._events.append(SessionReturned(slot.key, slot.session_id))
         conv = slot.conv
         if conv is None:
@@ -508,7 +508,7 @@ class PoolCore:
         else:
             self._note(slot, conv)
             if slot.state is State.IDLE:
-                self._came_to_rest(slot)
+                self._became_idle(slot)
         self._drop_if_gone(slot)
 
     def _note(self, slot: Slot, conv: Conversation) -> None:
@@ -526,7 +526,7 @@ class PoolCore:
         if caller is not None:
             caller.started = None
         closing = slot.state is State.STOPPING
-        self._move(slot, Happening.READY if slot.conv is None else Happening.READY_FOR_KEY)
+        self._move(slot, Trigger.READY if slot.conv is None else Trigger.READY_FOR_KEY)
         if closing:
             return
         self._events.append(ProcessStarted(slot.key, slot.session_id, resumed))
@@ -542,7 +542,7 @@ class PoolCore:
         """Take that a process could not be started. Nothing of it is left."""
         expected = slot.state is State.STOPPING
         caller, conv = slot.caller, slot.conv
-        self._move(slot, Happening.FAILED)
+        self._move(slot, Trigger.FAILED)
         self._drop_if_gone(slot)
         if expected:
             return
@@ -571,18 +571,18 @@ class PoolCore:
         self._events.append(ProcessDied(slot.key, slot.session_id))
         if slot.state is State.WARM:
             self._back_off(now)
-        self._move(slot, Happening.DIED)
+        self._move(slot, Trigger.DIED)
         self._drop_if_gone(slot)
 
     def quiet(self, slot: Slot) -> None:
         """Take that a returned session has become quiet."""
         if slot.state is State.SETTLING:
-            self._move(slot, Happening.QUIET)
-            self._came_to_rest(slot)
+            self._move(slot, Trigger.QUIET)
+            self._became_idle(slot)
 
     def gone(self, slot: Slot) -> None:
         """Take that the process of a `Finish` or `Stop` is gone."""
-        self._move(slot, Happening.STOPPED)
+        self._move(slot, Trigger.STOPPED)
         self._drop_if_gone(slot)
 
     def measured(self, sizes: Mapping[int, int]) -> None:
@@ -680,7 +680,7 @@ class PoolCore:
         """Decide what follows, and return the jobs to carry out."""
         self._taken_at = now
         self._changed.update(takewhile(lambda conv: now >= conv.retry_at, self._retries))
-        self._rest(now)
+        self._hibernate_idle(now)
         if not self.closing:
             self._serve(now)
             limit = self.limits.memory
@@ -730,7 +730,7 @@ class PoolCore:
     def _plan(self, conv: Conversation) -> None:
         self._retries.put(conv, (conv.retry_at, conv.number) if conv.pending else None)
 
-    def _rest(self, now: float) -> None:
+    def _hibernate_idle(self, now: float) -> None:
         """Hibernate conversations that have been idle for long, or that another program waits for."""
         loud = takewhile(lambda slot: now >= slot.stop_at, self._rows[State.SETTLING])
         idle = takewhile(
@@ -833,7 +833,7 @@ class PoolCore:
     def _bind(self, slot: Slot, conv: Conversation, now: float) -> None:
         """Give a warm process to a new conversation; its caller gets it when that is stored."""
         self._put_refill_off(now)
-        self._move(slot, Happening.BOUND)
+        self._move(slot, Trigger.BOUND)
         slot.used_at = now
         slot.conv, conv.slot = conv, slot
         self._note(slot, conv)
@@ -847,7 +847,7 @@ class PoolCore:
     def _grant(self, waiter: Waiter, slot: Slot, now: float) -> None:
         if slot.state is State.WARM:
             self._put_refill_off(now)
-        self._move(slot, Happening.GRANTED)
+        self._move(slot, Trigger.GRANTED)
         self._dequeue(waiter)
         self._failures = 0
         waiter.slot = slot
@@ -960,19 +960,19 @@ class PoolCore:
         return True
 
     def _hibernate(self, slot: Slot, reason: Reason) -> None:
-        self._move(slot, Happening.HIBERNATE)
+        self._move(slot, Trigger.HIBERNATE)
         self.meter.hibernations += 1
         self._events.append(ConversationHibernated(slot.key, slot.session_id, reason))
         self._jobs.append(Finish(slot))
 
     def _stop(self, slot: Slot) -> None:
         before = slot.state
-        self._move(slot, Happening.STOP)
+        self._move(slot, Trigger.STOP)
         if slot.state is State.STOPPING and before is not State.STOPPING:
             self._jobs.append(Stop(slot))
         self._drop_if_gone(slot)
 
-    def _came_to_rest(self, slot: Slot) -> None:
+    def _became_idle(self, slot: Slot) -> None:
         if self.closing:
             self._hibernate(slot, "drain")
         elif slot.spoiled:
@@ -1064,8 +1064,8 @@ class PoolCore:
     def _leaving(self) -> int:
         return self._counts[State.HIBERNATING] + self._counts[State.STOPPING]
 
-    def _move(self, slot: Slot, happening: Happening) -> None:
-        then = SLOT[slot.state, happening]
+    def _move(self, slot: Slot, trigger: Trigger) -> None:
+        then = SLOT[slot.state, trigger]
         self._counts[slot.state] -= 1
         self._counts[then] += 1
         self._coming -= slot.state is State.STARTING and slot.conv is None and not slot.cold

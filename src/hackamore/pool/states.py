@@ -6,7 +6,7 @@ from enum import auto
 
 from hackamore.runtime.tables import Member
 
-__all__ = ["LIVE", "SLOT", "Happening", "State"]
+__all__ = ["LIVE", "SLOT", "Trigger", "State"]
 
 
 class State(Member):
@@ -31,7 +31,7 @@ class State(Member):
     GONE = auto()
 
 
-class Happening(Member):
+class Trigger(Member):
     """Events that move a slot from one state to the next."""
 
     READY = auto()
@@ -56,12 +56,12 @@ class Happening(Member):
     STOPPED = auto()
 
 
-_S, _H = State, Happening
+_S, _H = State, Trigger
 
 LIVE: frozenset[State] = frozenset(set(_S) - {_S.LOST, _S.GONE})
 """The states in which a process may exist: they count against `max_live`."""
 
-SLOT: dict[tuple[State, Happening], State] = {
+SLOT: dict[tuple[State, Trigger], State] = {
     (_S.STARTING, _H.READY): _S.WARM,
     (_S.STARTING, _H.READY_FOR_KEY): _S.RESERVED,
     (_S.STARTING, _H.FAILED): _S.GONE,
@@ -105,6 +105,6 @@ SLOT: dict[tuple[State, Happening], State] = {
     (_S.STOPPING, _H.DIED): _S.STOPPING,
     (_S.STOPPING, _H.STOP): _S.STOPPING,
     (_S.STOPPING, _H.STOPPED): _S.GONE,
-    **{(_S.GONE, happening): _S.GONE for happening in (_H.RETURNED_QUIET, _H.RETURNED_OPEN, _H.UNUSED)},
-    **{(_S.GONE, happening): _S.GONE for happening in (_H.DIED, _H.QUIET, _H.STOPPED, _H.STOP, _H.FAILED)},
+    **{(_S.GONE, trigger): _S.GONE for trigger in (_H.RETURNED_QUIET, _H.RETURNED_OPEN, _H.UNUSED)},
+    **{(_S.GONE, trigger): _S.GONE for trigger in (_H.DIED, _H.QUIET, _H.STOPPED, _H.STOP, _H.FAILED)},
 }

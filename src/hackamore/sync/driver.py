@@ -101,9 +101,9 @@ class Driver:
             self._transport.end_input()
             connection.input_was_closed()
             core.input_closed(time.monotonic())
-        if core.has_last_words:
+        if core.expects_output_after_close:
             self._transport.end_input()
-            core.hears_last_words(time.monotonic())
+            core.drain_after_close(time.monotonic())
         self._serve_callbacks()
         if self._unwritten:
             self._unwritten = False

@@ -1,8 +1,8 @@
 # Generated from src/hackamore/aio/pool.py by scripts/make_sync.py. Do not edit: edit the source and run `./dev format`.
 """Session pools for threads.
 
-`PoolCore` decides. `Works` carries its jobs out, in threads. Its keeper is the thread that looks at the clock and at
-processes that have ended. Neither refers to the user's `SessionPool`: a forgotten one is collected, and its processes end.
+`PoolCore` decides. `PoolRunner` carries its jobs out, in threads. Its keeper is the thread that looks at the clock and
+at processes that have ended. Neither refers to the user's `SessionPool`: a forgotten one is collected, and its processes end.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from hackamore.runtime.log import logger
 from hackamore.storage.holders import holder_name, process_name, runs
 from hackamore.storage.leases import Heart
 from hackamore.sync.pool_seam import PoolSeam
-from hackamore.sync.session import Life, Session, drive
+from hackamore.sync.session import Session, SessionRunner, drive
 from hackamore.sync.waits import OtherShell
 from hackamore.transports.base import TransportSource
 from hackamore.transports.process.orphans import end_orphan
@@ -68,9 +68,9 @@ if TYPE_CHECKING:
     from hackamore.pool.stats import PoolStats
     from hackamore.transcripts.export import ExportFormat
 
-    _Request = tuple[str | None, Split, float | None, Any]  # the arguments of `Works.check_out`
+    _Request = tuple[str | None, Split, float | None, Any]  # the arguments of `PoolRunner.check_out`
 
-__all__ = ["CheckOut", "PoolEventCursor", "PooledSession", "SessionPool", "Works"]
+__all__ = ["CheckOut", "PoolEventCursor", "PooledSession", "SessionPool", "PoolRunner"]
 
 
 R = TypeVar("R", bound=ControlResult)
@@ -168,7 +168,7 @@ class _Note:
 
     __slots__ = ("_slot", "_works")
 
-    def __init__(self, works: Works, slot: Slot) -> None:
+    def __init__(self, works: PoolRunner, slot: Slot) -> None:
         self._works = works
         self._slot = slot
 
@@ -178,7 +178,7 @@ class _Note:
         self._works.seam.nudge()
 
 
-class Works:
+class PoolRunner:
     """All of a running pool but the object of its user."""
 
     def __init__(
@@ -320,7 +320,7 @@ class Works:
             self.seam.work(partial(end_orphan, job.process))
         for last in (False, True):
             options = self._options(job, resume)
-            life = Life(options, self._transport, PooledReaders)
+            life = SessionRunner(options, self._transport, PooledReaders)
             with self.seam.lock:
                 slot.life = life
                 if slot.state is not State.STARTING:
@@ -528,7 +528,7 @@ class Works:
             for _ in range(_TRIES):
                 slot = self._wait_for(waiter, timeout, until)
                 session = self._lend(slot, caller)
-                error = self._bring_into_force(slot, session, wanted)
+                error = self._apply_settings(slot, session, wanted)
                 if error is None:
                     if waiting is not None:
                         _observed(waiting.ended, session.session_id, waiter.source, None)
@@ -580,7 +580,7 @@ class Works:
         self._slots[session] = slot
         return session
 
-    def _bring_into_force(self, slot: Slot, session: PooledSession, wanted: Split) -> HackamoreError | None:
+    def _apply_settings(self, slot: Slot, session: PooledSession, wanted: Split) -> HackamoreError | None:
         """Apply the differences of a caller, and undo earlier ones; return the error of a process that is dead."""
         core = slot.life.core
         if core.connection.over or core.stop_asked:
@@ -743,7 +743,7 @@ class Works:
 class CheckOut(OtherShell):
     """The return value of `pool.session()` and `pool.conversation()`: enter it with `with`."""
 
-    def __init__(self, works: Works, request: _Request, on_leave: str | None, pool: SessionPool) -> None:
+    def __init__(self, works: PoolRunner, request: _Request, on_leave: str | None, pool: SessionPool) -> None:
         self._works = works
         self._request = request
         self._on_leave = on_leave
@@ -777,7 +777,7 @@ class CheckOut(OtherShell):
 class PoolEventCursor:
     """An iterator over the events of a pool from one moment on: `for event in cursor`. It ends with the pool."""
 
-    def __init__(self, works: Works, inbox: Inbox) -> None:
+    def __init__(self, works: PoolRunner, inbox: Inbox) -> None:
         self._works = works
         self._inbox = inbox
 
@@ -862,7 +862,7 @@ class SessionPool(OtherShell):
         registry: Registry | str | os.PathLike[str] | None = None,
         transport: TransportSource | None = None,
     ) -> None:
-        self._works: Works | None = None
+        self._works: PoolRunner | None = None
         self._closed = False
         if options is not None and not isinstance(options, Options):
             raise TypeError(f"`options` must be a hackamore.Options, not {type(options).__name__}")
@@ -918,7 +918,7 @@ class SessionPool(OtherShell):
         if self._closed:
             raise PoolClosedError(started=True)
         if self._works is None:
-            self._works = Works(self._options, self._limits, self._registry, self._transport)
+            self._works = PoolRunner(self._options, self._limits, self._registry, self._transport)
             self._works.seam.spawn(self._works.keep)
 
     def wait_warm(self, *, timeout: float | None = None) -> None:
@@ -992,7 +992,7 @@ class SessionPool(OtherShell):
         if works is not None and not works.core.over:
             works.abandon()
 
-    def _running(self) -> Works:
+    def _running(self) -> PoolRunner:
         if self._works is None or self._closed:
             raise PoolClosedError(started=self._closed)
         return self._works

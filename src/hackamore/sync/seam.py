@@ -33,7 +33,7 @@ __all__ = ["Seam", "starting"]
 
 S = TypeVar("S")
 
-TOLD_SECONDS = 1.0
+DELIVERY_SECONDS = 1.0
 """How long a stop waits for `on_warning`."""
 
 
@@ -51,7 +51,7 @@ class Seam:
         self._core: SessionCore[Any]
         self.connection: Connection
         self._transport: SyncTransport
-        self._teller: Teller
+        self._warner: Warner
         self._changes = threading.Lock()
 
     def connect(self, core: SessionCore[Any], transport: SyncTransport) -> None:
@@ -59,7 +59,7 @@ class Seam:
         self._core = core
         self.connection = core.connection
         self._transport = transport
-        self._teller = Teller(core, self.lock)
+        self._warner = Warner(core, self.lock)
 
     def reach(self, session: Callable[[], Any]) -> Callable[[], Any]:
         """Return a function that finds the session for a callback: in threads it is the session itself."""
@@ -104,9 +104,9 @@ class Seam:
             function()
             self.wake()
 
-    def tell(self) -> None:
+    def deliver_warnings(self) -> None:
         """Pass new warnings on to the user, in a thread for which the caller does not wait."""
-        self._teller.tell(self.driver.run if self.driver is not None and self.driver.running else None)
+        self._warner.deliver_warnings(self.driver.run if self.driver is not None and self.driver.running else None)
 
     # -- wait ----------------------------------------------------------------------------------------------------------
 
@@ -150,7 +150,7 @@ class Seam:
             with self.lock:
                 core.expire(time.monotonic(), self._transport.stderr_tail)
                 self.wake()
-            self.tell()
+            self.deliver_warnings()
 
     # -- give way ------------------------------------------------------------------------------------------------------
 
@@ -171,7 +171,7 @@ class Seam:
                 if core.stop_asked:
                     raise core.connection.closed_error()
                 core.initialize(plan, time.monotonic(), Mask(plan))
-                driver = Driver(core, self._transport, self.lock, self.tell)
+                driver = Driver(core, self._transport, self.lock, self.deliver_warnings)
                 driver.start()
                 self.driver = driver  # after it: without its thread nothing would report the end
                 _launched.add(self)
@@ -188,7 +188,7 @@ class Seam:
         with self.lock:
             core.begin_stop(time.monotonic())
             self.wake()
-        self.tell()
+        self.deliver_warnings()
         until = time.monotonic() + core.stop_seconds
         while True:
             with self.lock:
@@ -198,10 +198,10 @@ class Seam:
             if not self.wait(core.settled, max(0.0, until - time.monotonic()), since=seen):
                 break
         self._transport.stop(turn_open=core.turn_open)
-        if not (self._teller.is_here or (driver is not None and driver.is_here)):  # neither waits for itself
+        if not (self._warner.is_here or (driver is not None and driver.is_here)):  # neither waits for itself
             self.wait(core.ended)
-            self.tell()
-            self._teller.wait()
+            self.deliver_warnings()
+            self._warner.wait()
 
     def after_fork(self) -> None:
         """End the session in a forked copy of the program: it has no reading thread there, and the process is not its child."""
@@ -212,14 +212,14 @@ class Seam:
         self._changes = threading.Lock()
         self.driver.running = False
         core = self._core
-        self._teller = Teller(core, self.lock)
+        self._warner = Warner(core, self.lock)
         # Another thread may have been at work in the core.
         with contextlib.suppress(Exception):
             core.lost("this is a forked copy of its process", time.monotonic())
         core.ended.set()
 
 
-class Teller:
+class Warner:
     """Passes warnings of one session on: `on_warning` may take its time, and is called in order, in one thread at a time."""
 
     def __init__(self, core: SessionCore[Any], lock: threading.RLock) -> None:
@@ -233,7 +233,7 @@ class Teller:
         """True in the thread that calls `on_warning`."""
         return self._thread == threading.get_ident()
 
-    def tell(self, run: Callable[[Callable[[], None]], None] | None) -> None:
+    def deliver_warnings(self, run: Callable[[Callable[[], None]], None] | None) -> None:
         """Pass new warnings on; another thread that does this already continues with them.
 
         Args:
@@ -241,35 +241,35 @@ class Teller:
         """
         core = self._core
         if core.options.on_warning is None:
-            core.tell()
+            core.deliver_warnings()
             return
         with self._lock:
-            if self._thread is not None or not core.has_to_tell:
+            if self._thread is not None or not core.has_warnings:
                 return
             self._thread = threading.get_ident() if run is None else 0
         if run is None:
-            self._tell_all()
+            self._deliver_all()
             return
         try:
-            run(self._tell_all)
+            run(self._deliver_all)
         except RuntimeError:  # no thread is available
             with self._lock:
                 self._thread = None
-            core.tell()
+            core.deliver_warnings()
 
     def wait(self) -> None:
-        """Wait until all warnings were passed on, `TOLD_SECONDS` at most."""
+        """Wait until all warnings were passed on, `DELIVERY_SECONDS` at most."""
         with self._lock:
-            self._done.wait_for(lambda: self._thread is None, TOLD_SECONDS)
+            self._done.wait_for(lambda: self._thread is None, DELIVERY_SECONDS)
 
-    def _tell_all(self) -> None:
+    def _deliver_all(self) -> None:
         self._thread = threading.get_ident()
         done = False
         try:
             while not done:
-                self._core.tell()
+                self._core.deliver_warnings()
                 with self._lock:
-                    done = not self._core.has_to_tell
+                    done = not self._core.has_warnings
                     if done:
                         self._stop()
         finally:

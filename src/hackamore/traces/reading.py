@@ -131,7 +131,7 @@ class RecordingReader:
         frame = frame if isinstance(frame, dict) else {}
         self.builder.lines.describe(place, session.index, entry.seconds, *_label(entry, frame))
         session.moment(entry.seconds)
-        self._happening(session, place, entry, frame)
+        self._event(session, place, entry, frame)
 
     def _header(self, fields: dict[str, Any]) -> None:
         if problem := version_problem(self._number, fields):
@@ -147,7 +147,7 @@ class RecordingReader:
         ]
         self.facts = [(name, short(value, 80)) for name, value in versions if value]
 
-    def _happening(self, session: SessionBuilder, place: int, entry: Entry, frame: dict[str, Any]) -> None:
+    def _event(self, session: SessionBuilder, place: int, entry: Entry, frame: dict[str, Any]) -> None:
         at, fields = entry.seconds, entry.fields
         match entry.kind:
             case "in" | "out" if not frame:

@@ -23,7 +23,7 @@ from hackamore.runtime.threads import Wakeup
 from hackamore.transports.process.child import Child, InputPipe, Poller, widen
 from hackamore.transports.process.processes import CHILD_ID_VARIABLE
 from hackamore.transports.process.reaper import reaper
-from hackamore.transports.process.states import Input, WaitHappening
+from hackamore.transports.process.states import Input, WaitTrigger
 from hackamore.transports.process.stderr import LineCallback, StderrDrain
 from hackamore.transports.process.subprocess_async import AsyncChildProcess
 from hackamore.transports.process.subprocess_sync import SyncChildProcess
@@ -245,7 +245,7 @@ def test_an_input_that_breaks_wakes_the_waiter_and_is_closed(caplog: pytest.LogC
     assert (record.getMessage(), vars(record)["pid"]) == ("stdin of a process is closed: [Errno 32] Broken pipe", 7)
     for again in (pipe.end, pipe.close, pipe.flush):
         again()
-    poller.happen(WaitHappening.CLOSE)
+    poller.happen(WaitTrigger.CLOSE)
 
 
 def test_a_poller_tells_when_there_is_room_again() -> None:
@@ -267,7 +267,7 @@ def test_a_poller_tells_when_there_is_room_again() -> None:
     poller.wake()
     poller.select(None)
     os.close(reading)
-    poller.happen(WaitHappening.CLOSE)
+    poller.happen(WaitTrigger.CLOSE)
 
 
 def test_output_has_room_for_a_whole_read(caplog: pytest.LogCaptureFixture) -> None:
@@ -309,7 +309,7 @@ def test_whoever_waits_for_the_end_is_woken_and_whoever_comes_later_as_well() ->
     poll.watch(wakeups[1].fileno())
     poll.watch(wakeups[2].fileno())
     assert set(poll.ready()) == {wakeups[0].fileno(), wakeups[2].fileno()}
-    poll.happen(WaitHappening.CLOSE)
+    poll.happen(WaitTrigger.CLOSE)
     for wakeup in wakeups:
         wakeup.close()
 
@@ -399,7 +399,7 @@ def test_output_is_thrown_away_until_its_end() -> None:
         pass
     assert read_to_the_end(child) == b""
     assert not child.discard_output()
-    watched.happen(WaitHappening.CLOSE)
+    watched.happen(WaitTrigger.CLOSE)
     assert ended(child, turn_open=False) == 0
     assert child.descriptors() == []
 

@@ -12,45 +12,45 @@ from hackamore.transports.process.states import (
     LIFE,
     WAIT,
     Input,
-    InputHappening,
+    InputTrigger,
     Life,
-    LifeHappening,
+    LifeTrigger,
     Wait,
-    WaitHappening,
+    WaitTrigger,
 )
 
 
 def test_a_start_happens_once_and_a_stop_whenever_it_wants_to() -> None:
-    assert {state for state, happening in LIFE if happening is LifeHappening.STARTED} == {
+    assert {state for state, trigger in LIFE if trigger is LifeTrigger.STARTED} == {
         Life.STARTING,
         Life.CALLED_OFF,
     }
-    assert {state for state, happening in LIFE if happening is LifeHappening.STOP} == set(Life)
-    assert {state: LIFE[state, LifeHappening.STOP] for state in Life} == {
+    assert {state for state, trigger in LIFE if trigger is LifeTrigger.STOP} == set(Life)
+    assert {state: LIFE[state, LifeTrigger.STOP] for state in Life} == {
         Life.STARTING: Life.CALLED_OFF,
         Life.CALLED_OFF: Life.CALLED_OFF,
         Life.RUNNING: Life.STOPPING,
         Life.STOPPING: Life.STOPPING,
         Life.GONE: Life.GONE,
     }
-    assert all(LIFE[state, LifeHappening.LET_GO] is Life.GONE for state in Life)
+    assert all(LIFE[state, LifeTrigger.LET_GO] is Life.GONE for state in Life)
 
 
 def test_an_input_that_is_closed_or_broken_stays_so() -> None:
     for state in (Input.CLOSED, Input.BROKEN):
         assert {then for (before, _), then in INPUT.items() if before is state} == {state}
-        for happening in (InputHappening.WRITTEN, InputHappening.BREAK):
+        for trigger in (InputTrigger.WRITTEN, InputTrigger.BREAK):
             with pytest.raises(KeyError):
-                INPUT[state, happening]
+                INPUT[state, trigger]
 
 
 def test_a_descriptor_that_is_waited_for_is_closed_by_its_waiter() -> None:
-    assert set(WAIT) == {(state, happening) for state in Wait for happening in WaitHappening}
+    assert set(WAIT) == {(state, trigger) for state in Wait for trigger in WaitTrigger}
     poller = Poller()
     descriptor = poller.fileno()
-    poller.happen(WaitHappening.CLOSE)
+    poller.happen(WaitTrigger.CLOSE)
     os.fstat(descriptor)
-    poller.happen(WaitHappening.OVER)
+    poller.happen(WaitTrigger.OVER)
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(descriptor)
     poller.wake()
@@ -76,4 +76,4 @@ def test_an_input_is_written_to_its_end_and_closed_then() -> None:
     assert [*states, pipe.state] == [Input.ENDING, Input.CLOSED]
     assert pipe.descriptor is None
     os.close(reading)
-    poller.happen(WaitHappening.CLOSE)
+    poller.happen(WaitTrigger.CLOSE)

@@ -41,7 +41,7 @@ def taken(line: bytes) -> tuple[int | str, Entry]:
         (b'{"s":0,"t":999999999.0,"k":"eof"}', 0, Entry("eof", 999_999_999.0, 7)),
     ],
 )
-def test_a_happening_is_read_with_the_bytes_that_went_over_the_wire(line: bytes, key: int | str, entry: Entry) -> None:
+def test_a_event_is_read_with_the_bytes_that_went_over_the_wire(line: bytes, key: int | str, entry: Entry) -> None:
     assert taken(line) == (key, entry)
 
 

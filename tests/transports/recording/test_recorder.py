@@ -123,7 +123,7 @@ def test_arguments_are_shown_without_their_secrets(argv: tuple[str, ...], shown:
     assert shown_arguments(LaunchPlan(argv=("claude", *argv), environment={}), redactor) == shown
 
 
-def test_each_happening_is_told_once_in_its_order() -> None:
+def test_each_event_is_told_once_in_its_order() -> None:
     record, kept = recording()
     record.sent(b'{"a":1}\n\n  \n{"b"')
     record.sent(b":2}\n")

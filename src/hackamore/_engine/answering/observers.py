@@ -65,7 +65,7 @@ class Observers:
 
     def launched(self) -> None:
         """Report that the process runs."""
-        self._tell("launched")
+        self._call("launched")
 
     # -- what happens --------------------------------------------------------------------------------------------------
 
@@ -73,7 +73,7 @@ class Observers:
         """Report that a turn is in another state."""
         if state not in ("queued", "started"):
             self._open_turns.discard(turn_id)
-        self._tell("turn_changed", turn_id, state, error)
+        self._call("turn_changed", turn_id, state, error)
 
     def is_open(self, turn_id: str) -> bool:
         """Return whether a turn has not ended."""
@@ -83,13 +83,13 @@ class Observers:
         """Report an event of the connection."""
         match event:
             case events.MessagesReceived(messages=messages, turn_ids=turn_ids):
-                self._tell("messages_received", messages, turn_ids)
+                self._call("messages_received", messages, turn_ids)
             case events.TurnStateChanged(turn_id=turn_id, state=state, error=error):
                 self.turn_changed(turn_id, str(state), error)
             case events.RequestResolved(request_id=request_id, error=error):
-                self._tell("request_ended", request_id, error)
+                self._call("request_ended", request_id, error)
             case events.HandshakeCompleted():
-                self._tell("ready")
+                self._call("ready")
             case events.Ended(error=error, exit_code=exit_code):
                 self.ended(error, exit_code)
             case _:  # nobody asked for the others so far
@@ -97,11 +97,11 @@ class Observers:
 
     def messages(self, messages: list[Any], turn_ids: tuple[str, ...]) -> None:
         """Report messages."""
-        self._tell("messages_received", messages, turn_ids)
+        self._call("messages_received", messages, turn_ids)
 
     def request_sent(self, request_id: str, operation: str) -> None:
         """Report a control operation."""
-        self._tell("request_sent", request_id, operation)
+        self._call("request_sent", request_id, operation)
 
     def ended(self, error: HackamoreError | None, exit_code: int | None) -> None:
         """Report, once, that everything is over: first the callbacks and turns that were open."""
@@ -113,7 +113,7 @@ class Observers:
             self.callback_ended(request_id, CallbackEnd("cancelled", None, ""))
         for turn_id in list(self._open_turns):
             self.turn_changed(turn_id, "failed" if error is not None else "interrupted", error)
-        self._tell("ended", error, exit_code)
+        self._call("ended", error, exit_code)
 
     # -- callbacks -----------------------------------------------------------------------------------------------------
 
@@ -158,7 +158,7 @@ class Observers:
 
     # ------------------------------------------------------------------------------------------------------------------
 
-    def _tell(self, method: str, *arguments: Any) -> None:
+    def _call(self, method: str, *arguments: Any) -> None:
         """Report an event, after the callbacks that ended before it."""
         self.report()
         self._pass_on(method, *arguments)

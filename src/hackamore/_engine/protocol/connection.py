@@ -1,4 +1,4 @@
-"""The core of a query or session: bytes and happenings in, events and bytes out. It never waits and knows no clock.
+"""The core of a query or session: bytes and triggers in, events and bytes out. It never waits and knows no clock.
 
 Four verbs move bytes: `receive_data` and `receive_eof` in, `events_received` and `data_to_send` out; `process_exited` brings the exit.
 The `send_*` methods start requests, and `expire` applies timeouts, which belong to shells. Receiving never raises for what the peer
@@ -51,19 +51,19 @@ from hackamore._engine.protocol.states.session import (
     Ending,
     Exit,
     Half,
-    HalfHappening,
+    HalfTrigger,
     Handshake,
-    HandshakeHappening,
-    LifecycleHappening,
+    HandshakeTrigger,
+    LifecycleTrigger,
     Process,
-    ProcessHappening,
+    ProcessTrigger,
     SessionActivity,
     SessionState,
     Snapshot,
-    TurnHappening,
     TurnState,
+    TurnTrigger,
     Work,
-    WorkHappening,
+    WorkTrigger,
 )
 from hackamore._engine.protocol.turns import PromptRecord, TurnTable
 from hackamore.errors import (
@@ -180,8 +180,8 @@ class Connection:
             nothing. `RUNNING` from `begin_start` on. Read `events_received()`: messages in batches, `WarningRaised`, `BadLine`, `LongLine`,
             `IncompleteLine`, `BackgroundTasksChanged`, `ActivityChanged`, and `Ended`. An exit gives `Ended(by_exit=True)`: the query
             judges it, with `exit_code`, `stderr_tail`, `last_result` and `process_failure()`. `fail()` gives `Ended.error`.
-        judges_lines: False for queries: bad and long lines are reported as `BadLine` and `LongLine`, and the ending table decides. Else too
-            many bad lines in a row fail the session, and long lines are skipped with a warning.
+        fail_on_bad_lines: False for queries: bad and long lines are reported as `BadLine` and `LongLine`, and the ending table decides. Else
+            too many bad lines in a row fail the session, and long lines are skipped with a warning.
         mirrored: entries of transcripts are reported as `TranscriptMirrored`; else they are dropped.
         random_bytes: where ids come from.
 
@@ -196,7 +196,7 @@ class Connection:
         limits: Limits | None = None,
         hold_until_confirmed: bool = False,
         one_way: bool = False,
-        judges_lines: bool = True,
+        fail_on_bad_lines: bool = True,
         mirrored: bool = False,
         random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
@@ -223,7 +223,7 @@ class Connection:
         self._limits = limits or Limits()
         self._hold_until_confirmed = hold_until_confirmed
         self._one_way = one_way
-        self._judges_lines = judges_lines
+        self._judges_lines = fail_on_bad_lines
         self._mirrored = mirrored
         self._random_bytes = random_bytes
         self._peer_only_listens = role is Role.CLI
@@ -339,7 +339,7 @@ class Connection:
     @property
     def _writable(self) -> bool:
         """True while a frame that is written may still be read."""
-        return states.somebody_reads(self._input, self._output, self._process, self._peer_only_listens)
+        return states.peer_can_read(self._input, self._output, self._process, self._peer_only_listens)
 
     @property
     def _busy_tasks(self) -> int:
@@ -365,25 +365,25 @@ class Connection:
 
     # -- the machines --------------------------------------------------------------------------------------------------
 
-    def _happened(self, happening: LifecycleHappening) -> None:
-        self.lifecycle = LIFECYCLE[self.lifecycle, happening]
+    def _move_lifecycle(self, trigger: LifecycleTrigger) -> None:
+        self.lifecycle = LIFECYCLE[self.lifecycle, trigger]
 
-    def _worked(self, happening: WorkHappening) -> None:
-        self._work = WORK[self._work, happening]
+    def _move_work(self, trigger: WorkTrigger) -> None:
+        self._work = WORK[self._work, trigger]
 
-    def _handshake_happened(self, happening: HandshakeHappening) -> None:
+    def _move_handshake(self, trigger: HandshakeTrigger) -> None:
         """Move the handshake, and write the held frames if they flow from now on."""
         flowed = self._flows
-        self.handshake = HANDSHAKE[self.handshake, happening]
+        self.handshake = HANDSHAKE[self.handshake, trigger]
         if self._flows and not flowed:
             held, self._held = self._held, deque()
             for what, frame in held:
                 self._send(what, frame, flows=True)
             self._emit(events.OperationsReleased(implicitly=self.handshake is Handshake.IMPLICIT))
 
-    def _input_happened(self, happening: HalfHappening) -> None:
+    def _move_input(self, trigger: HalfTrigger) -> None:
         """Move the input half; drop frames once it is closed."""
-        self._input = INPUT[self._input, happening]
+        self._input = INPUT[self._input, trigger]
         if not self._writable:
             self._frames.clear()
 
@@ -396,7 +396,7 @@ class Connection:
         self.received = True
         lines = iter(self._framer.receive_data(data))
         while True:
-            plain = self._always_plain if not self.turns.names_matter else self._plain_and_nameless
+            plain = self._always_plain if not self.turns.prompt_is_unknown else self._plain_and_nameless
             count, line = decode_run(lines, plain, self._batch.append, _DECODED_ONCE)
             if count:
                 self._bad_lines = 0
@@ -434,7 +434,7 @@ class Connection:
             except DecodeError:
                 self._last_bad_line = tail = self.mask(tail)
                 self._emit(events.IncompleteLine(tail))
-        self._output = OUTPUT[self._output, HalfHappening.CLOSED]
+        self._output = OUTPUT[self._output, HalfTrigger.CLOSED]
         if self._process is Process.EXITED:
             self._end_with_process()
         elif self.role is Role.CLI and not self.over:
@@ -449,7 +449,7 @@ class Connection:
         """
         if self._process is Process.EXITED:
             return
-        self._process = PROCESS[self._process, ProcessHappening.EXITED]
+        self._process = PROCESS[self._process, ProcessTrigger.EXITED]
         self.exit_code, self.stderr_tail = exit_code, stderr_tail
         if self._output is Half.CLOSED or self.role is Role.CLI:
             self._end_with_process()
@@ -501,12 +501,12 @@ class Connection:
                 self._on_api_retry(message)
             case CommandLifecycleMessage(command_uuid=turn_id):
                 self._deliver(message, (turn_id,) if turn_id in self.turns else ())
-                self._tell(self.turns.report(turn_id, message.state))
+                self._report_turns(self.turns.report(turn_id, message.state))
             case SessionStateChangedMessage():
                 self._on_state(message)
             case BackgroundTasksChangedMessage():
                 self._batch.append(message)
-                self._tasks_are(message.tasks)
+                self._set_background_tasks(message.tasks)
             case TaskNotificationMessage():
                 self._batch.append(message)
                 self._task_ended(message.task_id, counts=not message.ambient)
@@ -519,9 +519,9 @@ class Connection:
                 if isinstance(message, InitMessage):
                     self.session_id = message.session_id or self.session_id
                     self._key_source = message.api_key_source
-                    self._worked(WorkHappening.TURN_BEGINS)
-                    self._learn(message.capabilities)
-                if self.turns.names_matter:
+                    self._move_work(WorkTrigger.TURN_BEGINS)
+                    self._read_capabilities(message.capabilities)
+                if self.turns.prompt_is_unknown:
                     self._look_for_names(message)
                 self._batch.append(message)
 
@@ -556,12 +556,12 @@ class Connection:
         named = (self._key_source, account.token_source if account is not None else None)
         return next((source for source in named if source not in (None, "none")), None)
 
-    def _learn(self, capabilities: list[str]) -> None:
+    def _read_capabilities(self, capabilities: list[str]) -> None:
         """Note whether the CLI reports on prompts: then a turn that it starts by itself is not taken for one of this side."""
         if _REPORTS_ON_PROMPTS in capabilities:
             self.turns.reported = True
 
-    def _tell(self, changed: list[PromptRecord], *, ended: bool = False) -> None:
+    def _report_turns(self, changed: list[PromptRecord], *, ended: bool = False) -> None:
         for record in changed:
             error = self.closed_error() if ended else None
             self._emit(events.TurnStateChanged(record.id, record.state, error))
@@ -575,28 +575,28 @@ class Connection:
         self._rate_limit = self._api_retry = None
         self.last_result = result
         self.session_id = result.session_id or self.session_id
-        self._worked(WorkHappening.RESULT)
+        self._move_work(WorkTrigger.RESULT)
         ended = self.turns.finished_by(result)
         self._deliver(result, tuple(record.id for record in ended))
-        self._tell(ended)
+        self._report_turns(ended)
 
     def _on_state(self, message: SessionStateChangedMessage) -> None:
         if not message.sdk_host_only:
             self._batch.append(message)  # the user asked for it, and not the library
         before, self.activity = self.activity, states.activity_named(message.state)
-        self._worked(WorkHappening.SAYS_IDLE if self.activity is SessionActivity.IDLE else WorkHappening.SAYS_BUSY)
+        self._move_work(WorkTrigger.SAYS_IDLE if self.activity is SessionActivity.IDLE else WorkTrigger.SAYS_BUSY)
         if self.activity is not before:
             self._emit(events.ActivityChanged(self.activity))
         if self.activity is SessionActivity.IDLE:
             self._flush()
-            self._tell(self.turns.idle())
+            self._report_turns(self.turns.idle())
 
     def _task_ended(self, task_id: str, *, counts: bool) -> None:
         if counts:
-            self._worked(WorkHappening.TASK_ENDED)
-        self._tasks_are(task for task in self.background_tasks if task.task_id != task_id)
+            self._move_work(WorkTrigger.TASK_ENDED)
+        self._set_background_tasks(task for task in self.background_tasks if task.task_id != task_id)
 
-    def _tasks_are(self, tasks: Iterable[BackgroundTask]) -> None:
+    def _set_background_tasks(self, tasks: Iterable[BackgroundTask]) -> None:
         before, self.background_tasks = self.background_tasks, tuple(tasks)
         if self.background_tasks != before:
             self._emit(events.BackgroundTasksChanged(self.background_tasks))
@@ -606,10 +606,10 @@ class Connection:
         one = getattr(message, "user_message_uuid", None)
         if named or one:
             self._flush()
-            self._tell(self.turns.named([*named, one] if one else named))
+            self._report_turns(self.turns.named([*named, one] if one else named))
         elif isinstance(message, (InitMessage, AssistantMessage, StreamEvent)):
             self._flush()
-            self._tell(self.turns.work_begins())
+            self._report_turns(self.turns.work_begins())
 
     # -- events and bytes out ------------------------------------------------------------------------------------------
 
@@ -685,7 +685,7 @@ class Connection:
 
     def begin_start(self) -> None:
         """Apply that the process is being started."""
-        self._happened(LifecycleHappening.LAUNCHED if self._one_way else LifecycleHappening.START)
+        self._move_lifecycle(LifecycleTrigger.LAUNCHED if self._one_way else LifecycleTrigger.START)
 
     def send_initialize(self, fields: Mapping[str, Any] | None = None) -> str:
         """Write `initialize`; return its request id, for `expire`. Raise SessionClosedError if the session is over."""
@@ -695,26 +695,26 @@ class Connection:
         request, frame = self._open_request("initialize", fields or {}, "initialize", internal=False)
         self._initialize_id = request.request_id
         self._send(request, frame, flows=True)
-        self._happened(LifecycleHappening.INITIALIZE_SENT)
-        self._handshake_happened(HandshakeHappening.SENT)
+        self._move_lifecycle(LifecycleTrigger.INITIALIZE_SENT)
+        self._move_handshake(HandshakeTrigger.SENT)
         self._receive_early()
         return request.request_id
 
     def _initialize_answered(self, request: PendingRequest, answer: Answer) -> None:
         self._pending.remove(request.request_id)
         if answer.failed:
-            self._handshake_happened(HandshakeHappening.ERROR)
+            self._move_handshake(HandshakeTrigger.ERROR)
             self.fail(InitializationError(error_text(answer.error)))
             return
         self.server_info = decode_result(ServerInfo, answer.response, self._warned)
-        self._learn(self.server_info.capabilities)
-        self._ready(HandshakeHappening.ANSWER)
+        self._read_capabilities(self.server_info.capabilities)
+        self._ready(HandshakeTrigger.ANSWER)
         for open_request in open_requests(answer, self._warned):
             self._on_request(open_request)
 
     def _initialize_expired(self, request_id: str, seconds: float | None) -> None:
         if self.handshake is not Handshake.IMPLICIT:
-            self._handshake_happened(HandshakeHappening.DEADLINE)
+            self._move_handshake(HandshakeTrigger.DEADLINE)
             self.fail(self._start_error() or InitializationTimeoutError(seconds or 0.0, self._captured()))
             return
         self._pending.remove(request_id)
@@ -723,11 +723,11 @@ class Connection:
             "The CLI works but has not answered `initialize`: its capabilities are unknown.",
             seconds=seconds,
         )
-        self._ready(HandshakeHappening.DEADLINE)
+        self._ready(HandshakeTrigger.DEADLINE)
 
-    def _ready(self, happening: HandshakeHappening) -> None:
-        self._handshake_happened(happening)
-        self._happened(LifecycleHappening.CONFIRMED)
+    def _ready(self, trigger: HandshakeTrigger) -> None:
+        self._move_handshake(trigger)
+        self._move_lifecycle(LifecycleTrigger.CONFIRMED)
         self._emit(events.HandshakeCompleted(self.server_info))
 
     # -- prompts and requests of ours ----------------------------------------------------------------------------------
@@ -887,7 +887,7 @@ class Connection:
             return False
         if not record.written:
             self._drop(record)
-            self._tell(self.turns.withdraw(turn_id))
+            self._report_turns(self.turns.withdraw(turn_id))
         elif record.state is TurnState.STARTED:
             self.interrupt(internal=True)
         elif not self._stopping:
@@ -896,7 +896,7 @@ class Connection:
 
     def settle(self) -> None:
         """Apply that the CLI has said nothing for long enough after a background task ended."""
-        self._worked(WorkHappening.SETTLED)
+        self._move_work(WorkTrigger.SETTLED)
 
     # -- requests of the peer: each gets exactly one answer, from a handler or, safely, from its row ------------------
 
@@ -923,7 +923,7 @@ class Connection:
             self._refuse(request_id, "Malformed request: `subtype` is missing")
             return
         if host:
-            self._handshake_happened(HandshakeHappening.REQUEST)
+            self._move_handshake(HandshakeTrigger.REQUEST)
         row = row_for(subtype)
         if row is None or row.direction not in (_ASKS_US[self.role], Direction.BOTH):
             self._refuse(request_id, f"Unknown subtype: {subtype}", "unsupported_request")
@@ -939,7 +939,7 @@ class Connection:
             return
         if subtype == "initialize" and self.handshake is Handshake.UNSENT:
             self._peer_initialize_id = request_id
-            self._handshake_happened(HandshakeHappening.SENT)
+            self._move_handshake(HandshakeTrigger.SENT)
         self._in_flight.add(request)
         self._emit(events.RequestReceived(request_id, subtype, frame, row))
 
@@ -979,7 +979,7 @@ class Connection:
         """Answer a request of the peer with an error; returns what `send_response` does."""
         if request_id not in self._in_flight:
             return False
-        return self._answer(request_id, frames.error_frame(request_id, error, code), HandshakeHappening.ERROR)
+        return self._answer(request_id, frames.error_frame(request_id, error, code), HandshakeTrigger.ERROR)
 
     def fail_request(self, request_id: str, reason: str) -> bool:
         """Answer a request of the peer safely, as its row says; returns what `send_response` does."""
@@ -998,12 +998,12 @@ class Connection:
         self._answer_safely(request, reason)
         self._emit(events.RequestCancelled(request.request_id, request.subtype, why))
 
-    def _answer(self, request_id: str, frame: bytes, happening: HandshakeHappening = HandshakeHappening.ANSWER) -> bool:
+    def _answer(self, request_id: str, frame: bytes, trigger: HandshakeTrigger = HandshakeTrigger.ANSWER) -> bool:
         """Close a request with a frame; return whether the frame was written."""
         self._in_flight.remove(request_id)
         written = self._write(frame)
         if request_id == self._peer_initialize_id and self.handshake is Handshake.SENT:
-            self._handshake_happened(happening)
+            self._move_handshake(trigger)
         return written
 
     def _answer_safely(self, request: InFlightRequest, reason: str) -> bool:
@@ -1029,15 +1029,15 @@ class Connection:
 
     def close_input(self) -> None:
         """Close stdin as soon as `input_may_close` is true. Further prompts are refused."""
-        self._input_happened(HalfHappening.CLOSE_ASKED)
+        self._move_input(HalfTrigger.CLOSE_ASKED)
 
     def input_was_closed(self) -> None:
         """Apply that stdin is closed."""
-        self._input_happened(HalfHappening.CLOSED)
+        self._move_input(HalfTrigger.CLOSED)
 
     def input_broke(self) -> None:
         """Apply that the peer does not read any more. Its end, which follows, resolves what is open."""
-        self._input_happened(HalfHappening.BROKEN)
+        self._move_input(HalfTrigger.BROKEN)
 
     def begin_stop(self) -> None:
         """Stop the session: nothing new is accepted, waiters wake, and requests of the CLI get the safe answer immediately.
@@ -1048,15 +1048,15 @@ class Connection:
         if before is SessionState.NEW:
             self._end(Ending.STOPPED, None)
             return
-        self._happened(LifecycleHappening.STOP)
+        self._move_lifecycle(LifecycleTrigger.STOP)
         if before is self.lifecycle:
             return
         self._held.clear()
         self._end_pending()
         if starting:
-            self._handshake_happened(HandshakeHappening.ENDED)
+            self._move_handshake(HandshakeTrigger.ENDED)
             self._emit(events.HandshakeFailed(self.closed_error()))
-        self._tell(self.turns.end(TurnHappening.STOPPED, only_unwritten=True), ended=True)
+        self._report_turns(self.turns.end(TurnTrigger.STOPPED, only_unwritten=True), ended=True)
         for request in self._in_flight:
             self._take_away(request, _IS_STOPPING, "stopping")
         self._receive_early()
@@ -1146,9 +1146,9 @@ class Connection:
         self._flush()
         self.ending = ending
         self.terminal_error = self._named(error) if ending is Ending.FAILED and error is not None else None
-        self._handshake_happened(HandshakeHappening.ENDED)
-        self._happened(LifecycleHappening.FAILURE if ending is Ending.FAILED else LifecycleHappening.ENDED_WELL)
-        self._input_happened(HalfHappening.CLOSED)
+        self._move_handshake(HandshakeTrigger.ENDED)
+        self._move_lifecycle(LifecycleTrigger.FAILURE if ending is Ending.FAILED else LifecycleTrigger.ENDED_WELL)
+        self._move_input(HalfTrigger.CLOSED)
         self._held.clear()
         if starting:
             self._emit(events.HandshakeFailed(self.closed_error()))
@@ -1157,8 +1157,8 @@ class Connection:
         for request in self._in_flight:
             self._in_flight.remove(request.request_id)
             self._emit(events.RequestCancelled(request.request_id, request.subtype, "ended"))
-        death = TurnHappening.DIED if ending is Ending.FAILED else TurnHappening.STOPPED
-        self._tell(self.turns.end(death), ended=True)
+        death = TurnTrigger.DIED if ending is Ending.FAILED else TurnTrigger.STOPPED
+        self._report_turns(self.turns.end(death), ended=True)
         self.background_tasks = ()
-        self._worked(WorkHappening.ENDED)
+        self._move_work(WorkTrigger.ENDED)
         self._emit(events.Ended(ending, self.terminal_error, self.exit_code, by_exit=self.exited))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from hackamore._engine.protocol.states.session import TURN, TurnHappening, TurnState
+from hackamore._engine.protocol.states.session import TURN, TurnState, TurnTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from hackamore.messages import ResultMessage
 
 _REPORTS = {
-    "queued": TurnHappening.REPORTED_QUEUED,
-    "started": TurnHappening.REPORTED_STARTED,
-    "cancelled": TurnHappening.WITHDRAWN,
-    "discarded": TurnHappening.WITHDRAWN,
-    "refused": TurnHappening.REFUSED,
+    "queued": TurnTrigger.REPORTED_QUEUED,
+    "started": TurnTrigger.REPORTED_STARTED,
+    "cancelled": TurnTrigger.WITHDRAWN,
+    "discarded": TurnTrigger.WITHDRAWN,
+    "refused": TurnTrigger.REFUSED,
 }
 _AT_IDLE = {
-    "completed": TurnHappening.IDLE_AFTER_COMPLETED,
-    "cancelled": TurnHappening.IDLE_AFTER_WITHDRAWN,
-    "discarded": TurnHappening.IDLE_AFTER_WITHDRAWN,
-    "refused": TurnHappening.IDLE_AFTER_REFUSED,
+    "completed": TurnTrigger.IDLE_AFTER_COMPLETED,
+    "cancelled": TurnTrigger.IDLE_AFTER_WITHDRAWN,
+    "discarded": TurnTrigger.IDLE_AFTER_WITHDRAWN,
+    "refused": TurnTrigger.IDLE_AFTER_REFUSED,
 }
 
 
@@ -89,7 +89,7 @@ class TurnTable:
         return self._open.get(turn_id)
 
     @property
-    def names_matter(self) -> bool:
+    def prompt_is_unknown(self) -> bool:
         """True while an ordinary frame may tell which prompt is being answered: one is queued, and the CLI reports on none."""
         return not self.reported and len(self._started) < len(self._open)
 
@@ -99,9 +99,9 @@ class TurnTable:
         turn.number = self._number
         self._open[turn.id] = turn
 
-    def _happen(self, turn: PromptRecord, happening: TurnHappening) -> list[PromptRecord]:
+    def _move(self, turn: PromptRecord, trigger: TurnTrigger) -> list[PromptRecord]:
         before = turn.state
-        turn.state = TURN[before, happening]
+        turn.state = TURN[before, trigger]
         if turn.state is before:
             return []
         if turn.state.over:
@@ -125,12 +125,12 @@ class TurnTable:
             self._verdicts.pop(turn_id, None)
         else:
             self._verdicts[turn_id] = turn
-        happening = _REPORTS.get(word)
-        return self._happen(turn, happening) if happening is not None else []
+        trigger = _REPORTS.get(word)
+        return self._move(turn, trigger) if trigger is not None else []
 
     def withdraw(self, turn_id: str) -> list[PromptRecord]:
         """Remove a prompt that was cancelled before it was written; return it."""
-        return self._happen(self._open[turn_id], TurnHappening.WITHDRAWN)
+        return self._move(self._open[turn_id], TurnTrigger.WITHDRAWN)
 
     def named(self, turn_ids: Iterable[str]) -> list[PromptRecord]:
         """Take that the CLI works on these prompts; return those whose state it changed."""
@@ -138,7 +138,7 @@ class TurnTable:
         for turn_id in turn_ids:
             turn = self._open.get(turn_id)
             if turn is not None:
-                changed += self._happen(turn, TurnHappening.NAMED)
+                changed += self._move(turn, TurnTrigger.NAMED)
         return changed
 
     def work_begins(self) -> list[PromptRecord]:
@@ -146,7 +146,7 @@ class TurnTable:
         if self.reported or self._started:
             return []
         oldest = next(iter(self._open.values()), None)
-        return self._happen(oldest, TurnHappening.NAMED) if oldest is not None and oldest.written else []
+        return self._move(oldest, TurnTrigger.NAMED) if oldest is not None and oldest.written else []
 
     def finished_by(self, result: ResultMessage) -> list[PromptRecord]:
         """Take a result; return the prompts that it ended."""
@@ -161,22 +161,22 @@ class TurnTable:
                 ids = [oldest.id] if oldest is not None and oldest.written else []
         ended = []
         for turn_id in ids:
-            ended += self._happen(self._open[turn_id], _verdict(result))
+            ended += self._move(self._open[turn_id], _verdict(result))
         return ended
 
     def idle(self) -> list[PromptRecord]:
         """Take that the CLI is idle; return the prompts that had been reported as over and got no result."""
         ended = []
         for turn in _in_order(self._verdicts):
-            ended += self._happen(turn, _AT_IDLE[turn.verdict or ""])
+            ended += self._move(turn, _AT_IDLE[turn.verdict or ""])
         return ended
 
-    def end(self, happening: TurnHappening, *, only_unwritten: bool = False) -> list[PromptRecord]:
+    def end(self, trigger: TurnTrigger, *, only_unwritten: bool = False) -> list[PromptRecord]:
         """Take that the session ends; return all prompts that were open."""
         ended = []
         for turn in self.open:
             if not (only_unwritten and turn.written):
-                ended += self._happen(turn, happening)
+                ended += self._move(turn, trigger)
         return ended
 
 
@@ -185,8 +185,8 @@ def _in_order(turns: dict[str, PromptRecord]) -> list[PromptRecord]:
     return sorted(found, key=lambda turn: turn.number) if len(found) > 1 else found
 
 
-def _verdict(result: ResultMessage) -> TurnHappening:
+def _verdict(result: ResultMessage) -> TurnTrigger:
     if not result.is_error:
-        return TurnHappening.RESULT
+        return TurnTrigger.RESULT
     aborted = (result.terminal_reason or "").startswith("aborted")
-    return TurnHappening.RESULT_ABORTED if aborted else TurnHappening.RESULT_FAILED
+    return TurnTrigger.RESULT_ABORTED if aborted else TurnTrigger.RESULT_FAILED

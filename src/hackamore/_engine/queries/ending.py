@@ -1,6 +1,6 @@
 """The core of a query: the events of its connection in, items for its user and the ending out.
 
-A query is a connection with an ending table (`protocol.states.query`): each event becomes a `Happening`, and the cell of the table says
+A query is a connection with an ending table (`protocol.states.query`): each event becomes a `Trigger`, and the cell of the table says
 what the user gets and which state follows. It is the same for both launches; nothing here waits or knows a clock.
 """
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hackamore._engine.protocol import events
 from hackamore._engine.protocol.diagnostics import did_not_exit, incomplete_last_line, line_skipped
-from hackamore._engine.protocol.states.query import ONE_SHOT, Happening, State, Yield
+from hackamore._engine.protocol.states.query import ONE_SHOT, State, Trigger, Yield
 from hackamore._engine.protocol.states.session import Ending
 from hackamore.errors import DecodeError, DecodeErrorLimitError, LineTooLongError, PartialResult, StreamWarning
 from hackamore.messages import AssistantMessage, ResultMessage, StreamEvent, TextBlock
@@ -136,12 +136,12 @@ class QueryCore:
         """The last result so far."""
         return self.results[-1] if self.results else None
 
-    # -- happenings ----------------------------------------------------------------------------------------------------
+    # -- triggers ----------------------------------------------------------------------------------------------------
 
     def messages(self, messages: list[Message], size: int) -> None:
         """Apply messages that have about `size` bytes together. A result comes alone."""
         self.recent.add(messages, size)
-        self._happen(Happening.RESULT if isinstance(messages[-1], ResultMessage) else Happening.MESSAGE, messages)
+        self._move(Trigger.RESULT if isinstance(messages[-1], ResultMessage) else Trigger.MESSAGE, messages)
 
     def warned(self, warning: StreamWarning) -> None:
         """Give a ready warning."""
@@ -153,57 +153,57 @@ class QueryCore:
         match line:
             case events.BadLine():
                 at_limit = line.count >= self._bad_line_limit
-                self._happen(Happening.BAD_LINE_LIMIT if at_limit else Happening.BAD_LINE, line)
+                self._move(Trigger.BAD_LINE_LIMIT if at_limit else Trigger.BAD_LINE, line)
             case events.LongLine():
-                skipped = Happening.OVERSIZED_LINE_SKIPPED
-                self._happen(skipped if self._skip_long_lines else Happening.OVERSIZED_LINE, line)
+                skipped = Trigger.OVERSIZED_LINE_SKIPPED
+                self._move(skipped if self._skip_long_lines else Trigger.OVERSIZED_LINE, line)
             case events.IncompleteLine():
                 self._incomplete = line.line  # its meaning depends on the exit
 
     def prompt_taken(self) -> None:
         """Apply that the CLI works on a further prompt."""
-        self._happen(Happening.PROMPT)
+        self._move(Trigger.PROMPT)
 
     def given_up(self, error: HackamoreError) -> None:
         """Apply that this side does not wait for the turn any longer."""
-        self._happen(Happening.DEADLINE, error)
+        self._move(Trigger.DEADLINE, error)
 
     def still_running(self, seconds: float, stderr_tail: bytes) -> None:
         """Apply that the CLI did not exit in time."""
-        self._happen(Happening.STILL_RUNNING, _Exit(None, stderr_tail, seconds))
+        self._move(Trigger.STILL_RUNNING, _Exit(None, stderr_tail, seconds))
 
     def ended(self, event: events.Ended) -> None:
         """Apply the end of the connection."""
         if event.ending is Ending.STOPPED:
-            self._happen(Happening.STOPPED)
+            self._move(Trigger.STOPPED)
         elif event.by_exit:
             self._exited(event.exit_code)
         else:
-            self._happen(Happening.FAILED, event.error)
+            self._move(Trigger.FAILED, event.error)
 
     def asked_at_the_end(self) -> None:
         """Apply that the user asks for the next item when no further one can come."""
-        self._happen(Happening.ASKED_AT_THE_END)
+        self._move(Trigger.ASKED_AT_THE_END)
 
     def _exited(self, exit_code: int | None) -> None:
         connection = self.connection
         if exit_code is None and self.results:
             exit_code = 0  # the status is unknown, and the CLI did what it was asked for
         if self._incomplete is not None and (exit_code == 0 or self.state is State.RESULT_RECEIVED):
-            self._happen(Happening.INCOMPLETE_LAST_LINE, self._incomplete)
+            self._move(Trigger.INCOMPLETE_LAST_LINE, self._incomplete)
         after_error = self.state is State.RESULT_RECEIVED and self.results[-1].is_error
         if exit_code == 0 or after_error:
             empty = not connection.received and not self.results
-            happening = Happening.EXITED_EMPTY if empty else Happening.EXITED_CLEAN
+            trigger = Trigger.EXITED_EMPTY if empty else Trigger.EXITED_CLEAN
         elif self._strict_exit_status:
-            happening = Happening.EXITED_WITH_ERROR_STRICT
+            trigger = Trigger.EXITED_WITH_ERROR_STRICT
         else:
-            happening = Happening.EXITED_WITH_ERROR
-        self._happen(happening, _Exit(exit_code, connection.stderr_tail))
+            trigger = Trigger.EXITED_WITH_ERROR
+        self._move(trigger, _Exit(exit_code, connection.stderr_tail))
 
-    def _happen(self, happening: Happening, fact: Any = None) -> None:
+    def _move(self, trigger: Trigger, fact: Any = None) -> None:
         """Look up the cell and do what it says."""
-        cell = ONE_SHOT[self.state, happening]
+        cell = ONE_SHOT[self.state, trigger]
         self.state = cell.then
         _GIVES[cell.gives](self, fact)
 
@@ -223,7 +223,7 @@ class _Exit:
         self.waited = waited
 
 
-# -- what a cell gives: one function for each `Yield`, called with the fact of the happening ---------------------------
+# -- what a cell gives: one function for each `Yield`, called with the fact of the trigger ---------------------------
 
 
 def _nothing(core: QueryCore, fact: object) -> None:

@@ -55,7 +55,9 @@ def is_steered(prompt: object, options: Options) -> bool:
     return True
 
 
-def tell(options: Options, warning: StreamWarning, ids: Mapping[str, Any] | None = None) -> StreamWarning | None:
+def deliver_warning(
+    options: Options, warning: StreamWarning, ids: Mapping[str, Any] | None = None
+) -> StreamWarning | None:
     """Call `on_warning`; if it raises, log that, with the attributes `ids`, and return a warning about it."""
     if options.on_warning is not None:
         try:
@@ -79,7 +81,7 @@ def with_guards(
 def warn_before_start(options: Options, found: Iterable[StreamWarning]) -> None:
     """Issue warnings with `warnings.warn`: nothing runs yet, so a filter that makes errors of them prevents the start."""
     for warning in found:
-        tell(options, warning)
+        deliver_warning(options, warning)
         issue(warning)
 
 
@@ -94,7 +96,9 @@ class PlainQuery:
     wake: Callable[[], object] | None = None
 
     def __init__(self, options: Options) -> None:
-        self.connection: Connection = Connection(Role.HOST, limits=options.limits, one_way=True, judges_lines=False)
+        self.connection: Connection = Connection(
+            Role.HOST, limits=options.limits, one_way=True, fail_on_bad_lines=False
+        )
         self.core: QueryCore = QueryCore(self.connection, options)
         self.log: SessionLog = self.connection.log
         self.observers: Observers | None = observers_of(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from hackamore._engine.protocol.log import logger, one_line
 from hackamore._engine.queries.ending import partial_of
 from hackamore._engine.queries.outcomes import RunResult, conclude
-from hackamore._engine.queries.plain import tell
+from hackamore._engine.queries.plain import deliver_warning
 from hackamore._engine.queries.prompts import is_many
 from hackamore.errors import HackamoreError, OptionsError, SessionNotFoundError, StreamWarning
 from hackamore.messages import RateLimitedError, ResultError
@@ -175,7 +175,7 @@ class Attempts:
         ids = {"session_id": error.session_id}
         logger.warning("%s", warning, extra={**ids, "code": warning.code})
         self._warnings.append(warning)
-        if (problem := tell(self.options, warning, ids)) is not None:
+        if (problem := deliver_warning(self.options, warning, ids)) is not None:
             self._warnings.append(problem)
 
     def _finish(self, error: HackamoreError, now: datetime) -> None:

@@ -145,7 +145,7 @@ class SessionCore(Generic[A]):
             Role.HOST,
             limits=options.limits,
             hold_until_confirmed=self.hooks.blocking,
-            judges_lines=audience.judges_lines,
+            fail_on_bad_lines=audience.fail_on_bad_lines,
             mirrored=options.session_store is not None,
         )
         self.deadlines: Deadlines = Deadlines()
@@ -199,16 +199,16 @@ class SessionCore(Generic[A]):
         """Keep a warning that the caller also issues with `warnings.warn`."""
         self.warnings.append(warning)
         self._issued.append(warning)
-        self.tell_later(warning)
-        self.audience.happened(WarningRaised(warning))
+        self.queue_warning(warning)
+        self.audience.session_event(WarningRaised(warning))
 
-    def tell_later(self, warning: StreamWarning) -> None:
-        """Let `tell` pass on a warning."""
+    def queue_warning(self, warning: StreamWarning) -> None:
+        """Let `deliver_warnings` pass on a warning."""
         self._to_tell.append(warning)
 
     @property
-    def has_to_tell(self) -> bool:
-        """True while there are warnings that `tell` has not passed on."""
+    def has_warnings(self) -> bool:
+        """True while there are warnings that `deliver_warnings` has not passed on."""
         return bool(self._to_tell)
 
     @property
@@ -216,7 +216,7 @@ class SessionCore(Generic[A]):
         """True while the driver has to look itself: there are warnings to tell, a stop was requested, or the session is over."""
         return bool(self._to_tell) or self._request is not Request.NONE or self.connection.ending is not None
 
-    def tell(self) -> None:
+    def deliver_warnings(self) -> None:
         """Log new warnings and call `on_warning` for them. Called where user code may run."""
         while True:
             try:
@@ -263,7 +263,7 @@ class SessionCore(Generic[A]):
                 case "background" | "after_result" | "finish" | "exit":
                     if self.storing is not None:
                         self.storing.release_all()
-                    self.audience.overstayed(kind, seconds, stderr_tail)
+                    self.audience.exit_timeout_expired(kind, seconds, stderr_tail)
                     if kind == "exit":
                         self._gave_up("output", seconds)
                 case "input":
@@ -352,16 +352,16 @@ class SessionCore(Generic[A]):
             connection.working and self.deadlines.is_armed("stop", "")
         ):
             return False
-        return not (self.has_last_words or self.deadlines.is_armed("last_words", ""))
+        return not (self.expects_output_after_close or self.deadlines.is_armed("last_words", ""))
 
     @property
-    def has_last_words(self) -> bool:
+    def expects_output_after_close(self) -> bool:
         """True while a stop is to close stdin and read on: what the CLI writes to its transcript when it exits belongs to the store."""
         if self.storing is None or self._last_words or self.connection.over or self.abandoned:
             return False
         return self.connection.lifecycle is SessionState.STOPPING and not self.connection.working
 
-    def hears_last_words(self, now: float) -> None:
+    def drain_after_close(self, now: float) -> None:
         """Take that stdin was closed for that."""
         self._last_words = True
         self.deadlines.now = now
@@ -588,9 +588,9 @@ class SessionCore(Generic[A]):
             case core_events.BadLine() | core_events.LongLine() | core_events.IncompleteLine():
                 self.audience.broken_line(event)
             case core_events.ActivityChanged():
-                self.audience.happened(ActivityChanged(event.activity))
+                self.audience.session_event(ActivityChanged(event.activity))
             case core_events.BackgroundTasksChanged():
-                self.audience.happened(BackgroundTasksChanged(event.tasks))
+                self.audience.session_event(BackgroundTasksChanged(event.tasks))
             case core_events.OperationsReleased():
                 self._turn_deadlines.count_anew()
             case core_events.HandshakeCompleted():
@@ -634,7 +634,7 @@ class SessionCore(Generic[A]):
                 )
             )
             return
-        self.audience.happened(SessionStarted(info))
+        self.audience.session_event(SessionStarted(info))
         self.ready.set()
 
     def _on_end(self, event: core_events.Ended) -> None:
@@ -650,7 +650,7 @@ class SessionCore(Generic[A]):
             last = SessionStopped(event.exit_code)
         else:
             last = SessionCompleted(event.exit_code)
-        self.audience.happened(last)
+        self.audience.session_event(last)
         if not self.ready.is_set:
             self.start_error = self.start_error or self.connection.closed_error()
             self.ready.set()

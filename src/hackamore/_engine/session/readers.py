@@ -221,12 +221,12 @@ class Audience(Protocol):
     """The methods that a core calls, in the order of the wire.
 
     Attributes:
-        judges_lines: whether the connection itself decides about bad and long lines.
+        fail_on_bad_lines: whether the connection itself decides about bad and long lines.
         late_timeouts: the timeouts, as `Timeouts` names them, that a thread may start while another one reads.
         in_order: whether all messages and turns are one sequence for one reader.
     """
 
-    judges_lines: ClassVar[bool]
+    fail_on_bad_lines: ClassVar[bool]
     late_timeouts: ClassVar[tuple[str, ...]]
     in_order: ClassVar[bool]
 
@@ -256,7 +256,7 @@ class Audience(Protocol):
     def turn_given_up(self, turn_id: str, error: HackamoreError) -> None:
         """A turn has no waiter any more: a timeout passed, or an observer ended it."""
 
-    def happened(self, event: SessionEvent) -> None:
+    def session_event(self, event: SessionEvent) -> None:
         """The session itself changed."""
 
     def progress(self) -> tuple[int, int]:
@@ -265,7 +265,7 @@ class Audience(Protocol):
     def pumped(self) -> None:
         """All events were passed on, or the input was closed."""
 
-    def overstayed(self, kind: str, seconds: float, stderr_tail: bytes) -> None:
+    def exit_timeout_expired(self, kind: str, seconds: float, stderr_tail: bytes) -> None:
         """The CLI did not exit in time: `after_result`, `background`, `finish` or `exit`."""
 
     def ended(self, event: events.Ended) -> None:
@@ -275,7 +275,7 @@ class Audience(Protocol):
 class Readers:
     """The turns and cursors of a session; those without a user are forgotten. `besides` returns the unread bytes of other readers."""
 
-    judges_lines: ClassVar[bool] = True
+    fail_on_bad_lines: ClassVar[bool] = True
     late_timeouts: ClassVar[tuple[str, ...]] = TURN_KINDS
     in_order: ClassVar[bool] = False
 
@@ -339,8 +339,8 @@ class Readers:
 
     def warned(self, warning: StreamWarning) -> None:
         """Pass a warning on to `on_warning` and to the event cursors."""
-        self._core.tell_later(warning)
-        self.happened(WarningRaised(warning))
+        self._core.queue_warning(warning)
+        self.session_event(WarningRaised(warning))
 
     def broken_line(self, line: BrokenLine) -> None:
         """Log a bad line, and warn about an incomplete one; about a long one the connection warned."""
@@ -355,11 +355,11 @@ class Readers:
         if turn is not None:
             turn.state = event.state
         if event.state is TurnState.STARTED:
-            self.happened(TurnStarted(event.turn_id))
+            self.session_event(TurnStarted(event.turn_id))
         elif event.state.over:
             if turn is not None:
                 turn.end(event.error)
-            self.happened(TurnCompleted(event.turn_id, event.state))
+            self.session_event(TurnCompleted(event.turn_id, event.state))
 
     def turn_given_up(self, turn_id: str, error: HackamoreError) -> None:
         """End the turn with the error, and interrupt it; the session continues."""
@@ -368,7 +368,7 @@ class Readers:
             turn.end(error)
         self._core.connection.expire_turn(turn_id)
 
-    def happened(self, event: SessionEvent) -> None:
+    def session_event(self, event: SessionEvent) -> None:
         """Tell the event cursors."""
         if self._events:
             inboxes = list(self._events)
@@ -381,7 +381,7 @@ class Readers:
     def pumped(self) -> None:
         """Do nothing: nothing depends on it."""
 
-    def overstayed(self, kind: str, seconds: float, stderr_tail: bytes) -> None:
+    def exit_timeout_expired(self, kind: str, seconds: float, stderr_tail: bytes) -> None:
         """Warn and stop, if it was `finish` that waited for the exit."""
         if kind == "finish":
             self._core.warn(did_not_exit(seconds, self._core.connection.background_tasks))

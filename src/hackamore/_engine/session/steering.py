@@ -44,7 +44,7 @@ _PORTION = 1_000
 class SteeredQuery:
     """The audience of a query. `more` is woken when an item was added, or none can follow."""
 
-    judges_lines: ClassVar[bool] = False
+    fail_on_bad_lines: ClassVar[bool] = False
     in_order: ClassVar[bool] = True
     late_timeouts: ClassVar[tuple[str, ...]] = (
         *TURN_KINDS,
@@ -154,7 +154,7 @@ class SteeredQuery:
     def warned(self, warning: StreamWarning) -> None:
         """Add a warning to the items; `on_warning` gets it when it is taken."""
         self.core.warned(warning)
-        self.happened(WarningRaised(warning))
+        self.session_event(WarningRaised(warning))
         self.more.wake()
 
     def broken_line(self, line: BrokenLine) -> None:
@@ -182,9 +182,9 @@ class SteeredQuery:
         self.core.given_up(error)
         self._judged()
 
-    def happened(self, event: SessionEvent) -> None:
+    def session_event(self, event: SessionEvent) -> None:
         """Tell the event cursors of callbacks; begin to read the prompts when the session is ready."""
-        self._readers.happened(event)
+        self._readers.session_event(event)
         if isinstance(event, SessionStarted) and self._feeder is not None:
             self._session.callbacks.to_run.append(self._feeder)
 
@@ -199,7 +199,7 @@ class SteeredQuery:
         waits = connection.finishing and not (connection.over or connection.input_closed or len(connection.turns))
         self._overtime.look(connection, waits=waits)
 
-    def overstayed(self, kind: str, seconds: float, stderr_tail: bytes) -> None:
+    def exit_timeout_expired(self, kind: str, seconds: float, stderr_tail: bytes) -> None:
         """End the query, unless the CLI waits for an answer of a callback."""
         if kind in ("after_result", "background") and self._connection.answers_are_due:
             self._session.deadlines.arm(kind, "", seconds)

@@ -108,7 +108,7 @@ class Storing:
         return False
 
     def _hold_result(self, event: events.MessagesReceived, turn_ids: tuple[str, ...]) -> None:
-        self._marks.append((event, self.mirror.happens(Occasion.RESULT)))
+        self._marks.append((event, self.mirror.flush_on(Occasion.RESULT)))
         self._hold(event)
         self._turns.update(turn_ids)
 
@@ -216,7 +216,7 @@ class Storing:
 
     def begin_end(self) -> None:
         """Make everything that waits due: the session ends."""
-        self.mirror.happens(Occasion.END)
+        self.mirror.flush_on(Occasion.END)
         if self._job is not None:  # the end of the connection removed the timeouts
             self._core.deadlines.arm(_KIND, _ATTEMPT, self._seconds)
         elif self.mirror.writer is Writer.RESTING:
@@ -244,9 +244,9 @@ class Storing:
     def _tell_problems(self) -> None:
         problems = self.mirror.problems
         while problems:
-            self._tell(problems.popleft())
+            self._report(problems.popleft())
 
-    def _tell(self, problem: Problem) -> None:
+    def _report(self, problem: Problem) -> None:
         core = self._core
         what = _shown(problem.key)
         then = (
@@ -259,7 +259,7 @@ class Storing:
         warning.exception = problem.exception
         if core.connection.over:  # readers have their end: the log and `on_warning` are left
             core.warnings.append(warning)
-            core.tell_later(warning)
+            core.queue_warning(warning)
             return
         core.warn(warning)
         turns = tuple(self._turns) or core.connection.turns.current_ids

@@ -31,7 +31,7 @@ __all__ = [
     "RESTS",
     "WRITER",
     "Append",
-    "Happening",
+    "Trigger",
     "Mirror",
     "Occasion",
     "Problem",
@@ -80,7 +80,7 @@ class Writer(Enum):
     """An attempt failed; the next one waits for its time."""
 
 
-class Happening(Enum):
+class Trigger(Enum):
     """An event of the writer."""
 
     BEGIN = auto()
@@ -90,13 +90,13 @@ class Happening(Enum):
     GIVEN_UP = auto()
 
 
-WRITER: dict[tuple[Writer, Happening], Writer] = {
-    (Writer.IDLE, Happening.BEGIN): Writer.WRITING,
-    (Writer.WRITING, Happening.TOOK): Writer.IDLE,
-    (Writer.WRITING, Happening.FAILED): Writer.RESTING,
-    (Writer.WRITING, Happening.GIVEN_UP): Writer.IDLE,
-    (Writer.RESTING, Happening.RESTED): Writer.WRITING,
-    (Writer.RESTING, Happening.GIVEN_UP): Writer.IDLE,
+WRITER: dict[tuple[Writer, Trigger], Writer] = {
+    (Writer.IDLE, Trigger.BEGIN): Writer.WRITING,
+    (Writer.WRITING, Trigger.TOOK): Writer.IDLE,
+    (Writer.WRITING, Trigger.FAILED): Writer.RESTING,
+    (Writer.WRITING, Trigger.GIVEN_UP): Writer.IDLE,
+    (Writer.RESTING, Trigger.RESTED): Writer.WRITING,
+    (Writer.RESTING, Trigger.GIVEN_UP): Writer.IDLE,
 }
 """The next state; a combination that is not listed is an error of the caller."""
 
@@ -215,9 +215,9 @@ class Mirror:
         self._fresh_entries += len(split)
         self._fresh_bytes += size
         many = self._fresh_entries >= BATCH_ENTRIES or self._fresh_bytes >= BATCH_BYTES
-        self.happens(Occasion.AMOUNT if many else Occasion.ENTRIES)
+        self.flush_on(Occasion.AMOUNT if many else Occasion.ENTRIES)
 
-    def happens(self, occasion: Occasion) -> int:
+    def flush_on(self, occasion: Occasion) -> int:
         """Make everything due, if the occasion asks for it; return a mark of what has come so far, for `settled`."""
         if FLUSHES[self._flush, occasion]:
             self._due = True
@@ -273,7 +273,7 @@ class Mirror:
                 self._settled = self._cut
                 return None
         self._current = self._round.popleft()
-        self._happened(Happening.BEGIN)
+        self._move_writer(Trigger.BEGIN)
         return self._attempt()
 
     def _attempt(self) -> Append | None:
@@ -283,7 +283,7 @@ class Mirror:
 
     def took(self) -> None:
         """Take that the store has the entries."""
-        self._happened(Happening.TOOK)
+        self._move_writer(Trigger.TOOK)
         if self._current is not None:
             self.waiting -= self._current.size
         self._over()
@@ -304,21 +304,21 @@ class Mirror:
         if current is None:
             return None
         if again and not lost and current.attempts < ATTEMPTS:
-            self._happened(Happening.FAILED)
+            self._move_writer(Trigger.FAILED)
             return RESTS[current.attempts - 1]
-        self._happened(Happening.GIVEN_UP)
+        self._move_writer(Trigger.GIVEN_UP)
         self._fail(current, error, exception, lost=lost)
         return None
 
     def rested(self) -> Append | None:
         """Return the append for its next attempt."""
-        self._happened(Happening.RESTED)
+        self._move_writer(Trigger.RESTED)
         return self._attempt()
 
     def abandon(self, reason: str) -> None:
         """Drop everything that waits, as a problem of each file: no time is left for it."""
         if self.writer is not Writer.IDLE:
-            self._happened(Happening.GIVEN_UP)
+            self._move_writer(Trigger.GIVEN_UP)
         left = [self._current] if self._current is not None else []
         left += self._round
         self._round.clear()
@@ -351,8 +351,8 @@ class Mirror:
         if not self._round:
             self._settled = self._cut
 
-    def _happened(self, happening: Happening) -> None:
-        self.writer = WRITER[self.writer, happening]
+    def _move_writer(self, trigger: Trigger) -> None:
+        self.writer = WRITER[self.writer, trigger]
 
 
 def key_of(path: str, project_key: str | None = None) -> StoreKey | None:

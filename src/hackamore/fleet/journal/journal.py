@@ -20,7 +20,7 @@ import msgspec
 from hackamore.errors import JournalError, TaskChangedError
 from hackamore.fleet.differences import difference
 from hackamore.fleet.journal.store import SQLiteStore
-from hackamore.fleet.states import HELD, OVER, TASK, Cause, Happening, State
+from hackamore.fleet.states import HELD, OVER, TASK, Cause, State, Trigger
 from hackamore.fleet.task import FleetRow, Spec
 from hackamore.storage.leases import Sightings, sign
 
@@ -258,7 +258,7 @@ class Journal:
         )
         changed = {"attempt": lease.attempt, "session_id": lease.session_id, "said": int(resumed), "feedback": None}
         _set_task(cursor, task, driver=holder, **changed)
-        self._move(cursor, (task, lease.attempt), _state(state), Happening.LEASED, now, holder=holder)
+        self._move(cursor, (task, lease.attempt), _state(state), Trigger.LEASED, now, holder=holder)
         return lease
 
     # -- attempts ------------------------------------------------------------------------------------------------------
@@ -277,7 +277,7 @@ class Journal:
             now = time.time()
             _set_attempt(cursor, (lease.task, lease.attempt), holder=holder, begun=now, trace=trace)
             other = None if holder == lease.holder else holder
-            self._move(cursor, (lease.task, lease.attempt), held.state, Happening.BEGUN, now, holder=other)
+            self._move(cursor, (lease.task, lease.attempt), held.state, Trigger.BEGUN, now, holder=other)
             return True
 
         return self.store.transaction(work)
@@ -360,10 +360,10 @@ class Journal:
             _set_task(cursor, lease.task, text=stored, output=output, answered=1)
             self._spend(cursor, lease.task, lease.attempt, usd, tokens)
             attempt = lease.task, lease.attempt
-            self._move(cursor, attempt, held.state, Happening.ANSWERED, time.time())
+            self._move(cursor, attempt, held.state, Trigger.ANSWERED, time.time())
             if over:
                 held = held._replace(state=State.VERIFYING)
-                self._ended(cursor, attempt, held, Happening.ACCEPTED, cause=None, error=None)
+                self._ended(cursor, attempt, held, Trigger.ACCEPTED, cause=None, error=None)
             return True
 
         return self.store.transaction(work)
@@ -372,7 +372,7 @@ class Journal:
         self,
         lease: Lease,
         holder: str,
-        happening: Happening,
+        trigger: Trigger,
         *,
         cause: Cause | None = None,
         error: str | None = None,
@@ -388,7 +388,7 @@ class Journal:
         """Write down how an attempt ended.
 
         Args:
-            happening: the step that follows for the task.
+            trigger: the step that follows for the task.
             counted: True if it counts against `Retry.attempts`.
             not_before: for `POSTPONED`: the time of the next attempt, in seconds since 1970.
             feedback: the prompt of the next attempt, if that resumes the session.
@@ -408,7 +408,7 @@ class Journal:
                 cursor,
                 (lease.task, lease.attempt),
                 held,
-                happening,
+                trigger,
                 cause=cause,
                 error=error,
                 counted=counted,
@@ -489,7 +489,7 @@ class Journal:
         def work(cursor: Cursor) -> list[tuple[str, int]]:
             leased = [each for each in self._all_held(cursor, holder) if each[1].state is State.LEASED]
             for attempt, held in leased:
-                self._ended(cursor, attempt, held, Happening.GIVEN_BACK, cause=Cause.STOPPED, error=None)
+                self._ended(cursor, attempt, held, Trigger.GIVEN_BACK, cause=Cause.STOPPED, error=None)
             return [attempt for attempt, _ in leased]
 
         return self.store.transaction(work)
@@ -569,7 +569,7 @@ class Journal:
                 cursor,
                 attempt,
                 held,
-                Happening.GAVE_UP if for_good else Happening.GIVEN_BACK,
+                Trigger.GAVE_UP if for_good else Trigger.GIVEN_BACK,
                 cause=cause,
                 error=f"{MOST_LOSSES} drivers or workers ended while they ran this task; the last time: {error}"
                 if for_good
@@ -597,7 +597,7 @@ class Journal:
                     _set_task(cursor, task, cancel=_CANCEL)
                 else:
                     _set_task(cursor, task, cause=Cause.CANCELLED.word, error=None)
-                    self._move(cursor, (task, attempt), state, Happening.CANCELLED, time.time(), cause=Cause.CANCELLED)
+                    self._move(cursor, (task, attempt), state, Trigger.CANCELLED, time.time(), cause=Cause.CANCELLED)
             return count
 
         return self.store.transaction(work)
@@ -613,7 +613,7 @@ class Journal:
         def work(cursor: Cursor) -> int:
             count = 0
             for task, attempt, state in self._chosen(cursor, tasks):
-                if (state, Happening.RETRIED) not in TASK:
+                if (state, Trigger.RETRIED) not in TASK:
                     continue
                 count += 1
                 cursor.rows(
@@ -622,7 +622,7 @@ class Journal:
                     + " WHERE id = :task",
                     task=task,
                 )
-                self._move(cursor, (task, attempt), state, Happening.RETRIED, time.time())
+                self._move(cursor, (task, attempt), state, Trigger.RETRIED, time.time())
             return count
 
         return self.store.transaction(work)
@@ -751,7 +751,7 @@ class Journal:
         cursor: Cursor,
         attempt: tuple[str, int],
         held: _Held,
-        happening: Happening,
+        trigger: Trigger,
         *,
         cause: Cause | None,
         error: str | None,
@@ -764,8 +764,8 @@ class Journal:
         task, number = attempt
         now = time.time()
         lost = cause is Cause.LOST  # also if it is cancelled: what it spent is not known yet
-        if held.cancel == _CANCEL and happening in (Happening.GIVEN_BACK, Happening.POSTPONED):
-            happening, cause, error = Happening.CANCELLED, Cause.CANCELLED, None
+        if held.cancel == _CANCEL and trigger in (Trigger.GIVEN_BACK, Trigger.POSTPONED):
+            trigger, cause, error = Trigger.CANCELLED, Cause.CANCELLED, None
         word = None if cause is None else cause.word
         self._spend(cursor, task, number, spent[0], spent[1])
         ended = (
@@ -791,14 +791,14 @@ class Journal:
             kept=int(work[2]),
             task=task,
         )
-        self._move(cursor, (task, number), held.state, happening, now, cause=cause, note=error)
+        self._move(cursor, (task, number), held.state, trigger, now, cause=cause, note=error)
 
     def _move(
         self,
         cursor: Cursor,
         attempt: tuple[str, int],
         state: State,
-        happening: Happening,
+        trigger: Trigger,
         now: float,
         *,
         holder: str | None = None,
@@ -806,7 +806,7 @@ class Journal:
         note: str | None = None,
     ) -> None:
         task, number = attempt
-        after = TASK[state, happening]
+        after = TASK[state, trigger]
         # An index has the holder: it is written if it changes.
         _set_task(cursor, task, state=after.word, **({} if holder is None and after in HELD else {"holder": holder}))
         counted = "UPDATE counts SET tasks = tasks + CASE state WHEN :after THEN 1 ELSE -1 END WHERE state IN (:before, :after)"

@@ -32,11 +32,11 @@ from hackamore.transports.process.states import (
     LIFE,
     WAIT,
     Input,
-    InputHappening,
+    InputTrigger,
     Life,
-    LifeHappening,
+    LifeTrigger,
     Wait,
-    WaitHappening,
+    WaitTrigger,
 )
 from hackamore.transports.process.stderr import LineCallback, StderrDrain
 from hackamore.transports.process.watchdog import watchdog
@@ -67,7 +67,7 @@ class Poller:
         try:
             self.watch(self._wakeup.fileno())
         except BaseException:
-            self.happen(WaitHappening.CLOSE)
+            self.happen(WaitTrigger.CLOSE)
             raise
 
     def watch(self, descriptor: int, event: int = selectors.EVENT_READ) -> None:
@@ -84,7 +84,7 @@ class Poller:
 
     def fileno(self) -> int:
         """Return the descriptor, and count as a waiter."""
-        self.happen(WaitHappening.BEGIN)
+        self.happen(WaitTrigger.BEGIN)
         return self._selector.fileno()
 
     def select(self, seconds: float | None) -> None:
@@ -104,9 +104,9 @@ class Poller:
         """End a wait; from any thread."""
         self._wakeup.set()
 
-    def happen(self, happening: WaitHappening) -> None:
+    def happen(self, trigger: WaitTrigger) -> None:
         """Go to the next state; close the descriptor if that is its end."""
-        before, self.state = self.state, WAIT[self.state, happening]
+        before, self.state = self.state, WAIT[self.state, trigger]
         if self.state is Wait.CLOSED and before is not Wait.CLOSED:
             # Closed without being emptied: in a forked copy the epoll object is the parent's as well.
             self._selector.close()
@@ -132,12 +132,12 @@ class InputPipe:
 
     def end(self) -> None:
         """Close the pipe once everything queued is written."""
-        self._happen(InputHappening.END)
+        self._move(InputTrigger.END)
         self.flush()
 
     def close(self) -> None:
         """Close the pipe and drop queued data."""
-        self._happen(InputHappening.CLOSE)
+        self._move(InputTrigger.CLOSE)
 
     def flush(self) -> None:
         """Write what the pipe takes."""
@@ -152,7 +152,7 @@ class InputPipe:
             except OSError as error:
                 # The reader is gone: its exit status and stderr will say why.
                 logger.debug("stdin of a process is closed: %s", error, extra={"pid": self._pid})
-                self._happen(InputHappening.BREAK)
+                self._move(InputTrigger.BREAK)
                 self._poller.wake()
                 return
             if written < len(self.queued[0]):
@@ -162,10 +162,10 @@ class InputPipe:
         if self.descriptor in self._poller.watched:
             self._poller.forget(self.descriptor)
         if self.state is Input.ENDING:
-            self._happen(InputHappening.WRITTEN)
+            self._move(InputTrigger.WRITTEN)
 
-    def _happen(self, happening: InputHappening) -> None:
-        self.state = INPUT[self.state, happening]
+    def _move(self, trigger: InputTrigger) -> None:
+        self.state = INPUT[self.state, trigger]
         if self.descriptor is not None and self.state in (Input.CLOSED, Input.BROKEN):
             self.queued.clear()
             self._poller.forget(self.descriptor)
@@ -253,7 +253,7 @@ class Child:
             pipes |= ours
             self.pid = self._process.pid
             self._adopt(pipes)
-            self._move(LifeHappening.STARTED)
+            self._move(LifeTrigger.STARTED)
         except BaseException as error:
             self._undo(pipes)
             refused = (OSError, RuntimeError, ValueError, LookupError, subprocess.SubprocessError)
@@ -305,10 +305,10 @@ class Child:
         self.done_now()
         reaper.forget(self)
 
-    def _move(self, happening: LifeHappening, *, turn_open: bool = True, here: bool = False) -> None:
+    def _move(self, trigger: LifeTrigger, *, turn_open: bool = True, here: bool = False) -> None:
         """Go to the next state, and hand the process to the reaper on the way to its end."""
         with self._lock:
-            before, self._life = self._life, LIFE[self._life, happening]
+            before, self._life = self._life, LIFE[self._life, trigger]
             try:
                 if self._life is not Life.RUNNING:  # no caller waits yet
                     self.wake()
@@ -364,7 +364,7 @@ class Child:
         """End the wait, and serve what became ready."""
         with self._lock:
             if self._poller is not None:
-                self._poller.happen(WaitHappening.OVER)
+                self._poller.happen(WaitTrigger.OVER)
                 self._serve(self._poller)
 
     def serve(self) -> None:
@@ -467,7 +467,7 @@ class Child:
         # Looked at before the lock as well: a garbage collection inside it must not wait for itself.
         if self.stopping or self._owner != os.getpid():
             return
-        self._move(LifeHappening.STOP, turn_open=turn_open, here=here)
+        self._move(LifeTrigger.STOP, turn_open=turn_open, here=here)
 
     def add_done_wakeup(self, wakeup: Wakeup) -> None:
         """Raise `wakeup` when `done` is set: for those who wait in an event loop."""
@@ -487,13 +487,13 @@ class Child:
         if self._process is not None:
             self._process.returncode = 0
         self._lock = threading.RLock()  # the thread that held the old one, if any, is not here to release it
-        self._life = LIFE[self._life, LifeHappening.LET_GO]
+        self._life = LIFE[self._life, LifeTrigger.LET_GO]
         # A caller that closes the copy's stream must not wait for a reaper that the copy has not.
         self.done = threading.Event()
         self.done.set()
         if self._poller is not None:  # first: what it watches is the parent's as well
-            self._poller.happen(WaitHappening.CLOSE)
-            self._poller.happen(WaitHappening.OVER)
+            self._poller.happen(WaitTrigger.CLOSE)
+            self._poller.happen(WaitTrigger.OVER)
         # The CLI reads its input to the end, which comes when the last copy of the write end is closed.
         self._close_descriptors()
 
@@ -580,7 +580,7 @@ class Child:
         if self._stderr is not None:
             self._stderr.finish()
         with self._lock:
-            self._life = LIFE[self._life, LifeHappening.LET_GO]
+            self._life = LIFE[self._life, LifeTrigger.LET_GO]
             self.wake()
             self._close_descriptors()
         watchdog.remove(self.child_id)
@@ -597,7 +597,7 @@ class Child:
             os.close(self.exit_descriptor)
             self.exit_descriptor = None
         if self._poller is not None:
-            self._poller.happen(WaitHappening.CLOSE)
+            self._poller.happen(WaitTrigger.CLOSE)
 
     def _close_stdout(self) -> None:
         if self._stdout is not None:

@@ -10,7 +10,7 @@ from enum import auto
 
 from hackamore.runtime.tables import Member
 
-__all__ = ["INPUT", "LIFE", "WAIT", "Input", "InputHappening", "Life", "LifeHappening", "Wait", "WaitHappening"]
+__all__ = ["INPUT", "LIFE", "WAIT", "Input", "InputTrigger", "Life", "LifeTrigger", "Wait", "WaitTrigger"]
 
 
 class Life(Member):
@@ -26,7 +26,7 @@ class Life(Member):
     """Its descriptors are closed."""
 
 
-class LifeHappening(Member):
+class LifeTrigger(Member):
     """Moves a child from one state to the next."""
 
     STARTED = auto()
@@ -35,8 +35,8 @@ class LifeHappening(Member):
     """The reaper is through with it, the start failed, or this is a forked copy of the host."""
 
 
-_L, _LH = Life, LifeHappening
-LIFE: dict[tuple[Life, LifeHappening], Life] = {
+_L, _LH = Life, LifeTrigger
+LIFE: dict[tuple[Life, LifeTrigger], Life] = {
     (_L.STARTING, _LH.STARTED): _L.RUNNING,
     (_L.STARTING, _LH.STOP): _L.CALLED_OFF,
     (_L.CALLED_OFF, _LH.STARTED): _L.STOPPING,
@@ -59,7 +59,7 @@ class Input(Member):
     """The child does not read any more. The pipe is closed."""
 
 
-class InputHappening(Member):
+class InputTrigger(Member):
     """Moves the input from one state to the next."""
 
     END = auto()
@@ -69,8 +69,8 @@ class InputHappening(Member):
     CLOSE = auto()
 
 
-_I, _IH = Input, InputHappening
-INPUT: dict[tuple[Input, InputHappening], Input] = {
+_I, _IH = Input, InputTrigger
+INPUT: dict[tuple[Input, InputTrigger], Input] = {
     (_I.OPEN, _IH.END): _I.ENDING,
     (_I.OPEN, _IH.BREAK): _I.BROKEN,
     (_I.OPEN, _IH.CLOSE): _I.CLOSED,
@@ -78,7 +78,7 @@ INPUT: dict[tuple[Input, InputHappening], Input] = {
     (_I.ENDING, _IH.WRITTEN): _I.CLOSED,
     (_I.ENDING, _IH.BREAK): _I.BROKEN,
     (_I.ENDING, _IH.CLOSE): _I.CLOSED,
-    **{(state, happening): state for state in (_I.CLOSED, _I.BROKEN) for happening in (_IH.END, _IH.CLOSE)},
+    **{(state, trigger): state for state in (_I.CLOSED, _I.BROKEN) for trigger in (_IH.END, _IH.CLOSE)},
 }
 
 
@@ -92,7 +92,7 @@ class Wait(Member):
     CLOSED = auto()
 
 
-class WaitHappening(Member):
+class WaitTrigger(Member):
     """Moves the wait from one state to the next."""
 
     BEGIN = auto()
@@ -100,8 +100,8 @@ class WaitHappening(Member):
     CLOSE = auto()
 
 
-_W, _WH = Wait, WaitHappening
-WAIT: dict[tuple[Wait, WaitHappening], Wait] = {
+_W, _WH = Wait, WaitTrigger
+WAIT: dict[tuple[Wait, WaitTrigger], Wait] = {
     (_W.FREE, _WH.BEGIN): _W.WAITED_FOR,
     (_W.FREE, _WH.OVER): _W.FREE,
     (_W.FREE, _WH.CLOSE): _W.CLOSED,
@@ -111,5 +111,5 @@ WAIT: dict[tuple[Wait, WaitHappening], Wait] = {
     (_W.CLOSING, _WH.BEGIN): _W.CLOSING,
     (_W.CLOSING, _WH.OVER): _W.CLOSED,
     (_W.CLOSING, _WH.CLOSE): _W.CLOSING,
-    **{(_W.CLOSED, happening): _W.CLOSED for happening in WaitHappening},
+    **{(_W.CLOSED, trigger): _W.CLOSED for trigger in WaitTrigger},
 }

@@ -23,7 +23,7 @@ _check_frame = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 class Entry(msgspec.Struct):
-    """One happening."""
+    """One event."""
 
     # `start`, `prompt`, `out`, `in`, `end_input`, `eof`, `exit`, `stop`, `abandon`, `start_error`, `stderr` or `end`
     kind: str
@@ -90,7 +90,7 @@ def read_recording(path: str | os.PathLike[str]) -> Recording:
 
 
 def entry_of(number: int, line: bytes) -> tuple[int | str, Entry] | dict[str, Any]:
-    """Return the session and the happening of a line, or the fields of a header.
+    """Return the session and the event of a line, or the fields of a header.
 
     Args:
         number: its number in the file, counted from 1.

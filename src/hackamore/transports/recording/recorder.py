@@ -1,7 +1,7 @@
 """Writes down what goes through a transport: the wire trace of `Options(trace=...)`, and the cassettes of `hackamore.testing`.
 
 A recording is lines of JSON. The first is a header (`format`, `version`, library, CLI, what was redacted); each other line is one
-happening: `s` the session, `t` seconds since its start, `k` what happened, and for frames `f`, the frame itself. A line is redacted
+event: `s` the session, `t` seconds since its start, `k` what happened, and for frames `f`, the frame itself. A line is redacted
 before it is written, and written immediately, so a crash loses nothing; a session without its `end` was interrupted.
 
 Replies that arrive in pieces wait until no secret can continue in a later piece (`Pieces`).
@@ -212,7 +212,7 @@ def _argument(value: str, name: str, redactor: Redactor) -> str:
 
 
 class SessionRecord:
-    """The recording of one session: happenings in, redacted lines out.
+    """The recording of one session: triggers in, redacted lines out.
 
     Args:
         sink: where the lines go.
@@ -248,7 +248,7 @@ class SessionRecord:
         return record
 
     def takes_long(self, data: bytes | None) -> bool:
-        """Return whether to take these bytes, or any happening, keeps an event loop waiting."""
+        """Return whether to take these bytes, or any event, keeps an event loop waiting."""
         waiting = self._framer.size + len(self._unsent) + self._pieces.size
         return (data is None or b"\n" in data) and waiting + len(data or b"") > _LONG
 

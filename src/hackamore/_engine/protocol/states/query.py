@@ -1,6 +1,6 @@
-"""The machine that judges a query: what a happening gives to the reader, and the state it leads to (contract, section 3).
+"""The machine that judges a query: what a trigger gives to the reader, and the state it leads to (contract, section 3).
 
-`queries.ending.QueryCore` classifies what its connection reports into a `Happening`, looks up the cell and does what it says.
+`queries.ending.QueryCore` classifies what its connection reports into a `Trigger`, looks up the cell and does what it says.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class State(Member):
     """Ended; so says every call."""
 
 
-class Happening(Member):
-    """Happenings of a query."""
+class Trigger(Member):
+    """Triggers of a query."""
 
     MESSAGE = auto()
     RESULT = auto()
@@ -78,9 +78,9 @@ class Cell(NamedTuple):
     then: State
 
 
-_S, _H, _Y = State, Happening, Yield
+_S, _H, _Y = State, Trigger, Yield
 
-ONE_SHOT: dict[tuple[State, Happening], Cell] = {
+ONE_SHOT: dict[tuple[State, Trigger], Cell] = {
     (_S.STREAMING, _H.MESSAGE): Cell(_Y.MESSAGE, _S.STREAMING),
     (_S.STREAMING, _H.RESULT): Cell(_Y.MESSAGE, _S.RESULT_RECEIVED),
     (_S.STREAMING, _H.PROMPT): Cell(_Y.NOTHING, _S.STREAMING),
@@ -112,7 +112,7 @@ ONE_SHOT: dict[tuple[State, Happening], Cell] = {
     (_S.RESULT_RECEIVED, _H.STILL_RUNNING): Cell(_Y.WARN_CLI_DID_NOT_EXIT, _S.ENDING),
     (_S.RESULT_RECEIVED, _H.FAILED): Cell(_Y.RAISE_FAILURE, _S.CLOSED),
     (_S.RESULT_RECEIVED, _H.STOPPED): Cell(_Y.NOTHING, _S.ENDING),
-    **{(state, happening): Cell(_Y.NOTHING, state) for state in (_S.ENDING, _S.CLOSED) for happening in _H},
+    **{(state, trigger): Cell(_Y.NOTHING, state) for state in (_S.ENDING, _S.CLOSED) for trigger in _H},
     (_S.ENDING, _H.ASKED_AT_THE_END): Cell(_Y.END, _S.CLOSED),
     (_S.CLOSED, _H.ASKED_AT_THE_END): Cell(_Y.END, _S.CLOSED),
 }

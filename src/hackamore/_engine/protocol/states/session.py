@@ -27,8 +27,8 @@ class SessionState(StrEnum):
     FAILED = auto()
 
 
-class LifecycleHappening(Member):
-    """Happenings that move a session from one state to the next."""
+class LifecycleTrigger(Member):
+    """Triggers that move a session from one state to the next."""
 
     START = auto()
     LAUNCHED = auto()
@@ -40,9 +40,9 @@ class LifecycleHappening(Member):
     FAILURE = auto()
 
 
-_L, _LH = SessionState, LifecycleHappening
+_L, _LH = SessionState, LifecycleTrigger
 
-LIFECYCLE: dict[tuple[SessionState, LifecycleHappening], SessionState] = {
+LIFECYCLE: dict[tuple[SessionState, LifecycleTrigger], SessionState] = {
     (_L.NEW, _LH.START): _L.STARTING,
     (_L.NEW, _LH.LAUNCHED): _L.RUNNING,
     (_L.NEW, _LH.INITIALIZE_SENT): _L.INITIALIZING,
@@ -83,8 +83,8 @@ class Handshake(Member):
     FAILED = auto()
 
 
-class HandshakeHappening(Member):
-    """Happenings of a handshake."""
+class HandshakeTrigger(Member):
+    """Triggers of a handshake."""
 
     SENT = auto()
     REQUEST = auto()
@@ -94,9 +94,9 @@ class HandshakeHappening(Member):
     ENDED = auto()
 
 
-_K, _KH = Handshake, HandshakeHappening
+_K, _KH = Handshake, HandshakeTrigger
 
-HANDSHAKE: dict[tuple[Handshake, HandshakeHappening], Handshake] = {
+HANDSHAKE: dict[tuple[Handshake, HandshakeTrigger], Handshake] = {
     (_K.NONE, _KH.ENDED): _K.NONE,
     (_K.UNSENT, _KH.SENT): _K.SENT,
     # Requests that come too early wait for our `initialize`.
@@ -136,8 +136,8 @@ class TurnState(StrEnum):
         return self not in (TurnState.QUEUED, TurnState.STARTED)
 
 
-class TurnHappening(Member):
-    """Happenings of a prompt."""
+class TurnTrigger(Member):
+    """Triggers of a prompt."""
 
     REPORTED_QUEUED = auto()
     """Also after STARTED: an interrupt may put back what the turn had taken up."""
@@ -159,9 +159,9 @@ class TurnHappening(Member):
     DIED = auto()
 
 
-_T, _TH = TurnState, TurnHappening
+_T, _TH = TurnState, TurnTrigger
 
-TURN: dict[tuple[TurnState, TurnHappening], TurnState] = {
+TURN: dict[tuple[TurnState, TurnTrigger], TurnState] = {
     (_T.QUEUED, _TH.REPORTED_QUEUED): _T.QUEUED,
     (_T.STARTED, _TH.REPORTED_QUEUED): _T.QUEUED,
     # Whatever is reported as withdrawn before it was started gets no result; afterwards its result comes first or soon.
@@ -170,9 +170,9 @@ TURN: dict[tuple[TurnState, TurnHappening], TurnState] = {
     (_T.QUEUED, _TH.REFUSED): _T.FAILED,
     (_T.STARTED, _TH.REFUSED): _T.STARTED,
     **{
-        (state, happening): then
+        (state, trigger): then
         for state in (_T.QUEUED, _T.STARTED)
-        for happening, then in (
+        for trigger, then in (
             (_TH.REPORTED_STARTED, _T.STARTED),
             (_TH.NAMED, _T.STARTED),
             (_TH.RESULT, _T.COMPLETED),
@@ -185,7 +185,7 @@ TURN: dict[tuple[TurnState, TurnHappening], TurnState] = {
             (_TH.DIED, _T.FAILED),
         )
     },
-    **{(state, happening): state for state in (_T.COMPLETED, _T.INTERRUPTED, _T.FAILED) for happening in _TH},
+    **{(state, trigger): state for state in (_T.COMPLETED, _T.INTERRUPTED, _T.FAILED) for trigger in _TH},
 }
 
 
@@ -200,28 +200,28 @@ class Half(Member):
     """Input only: the peer stopped reading without a request."""
 
 
-class HalfHappening(Member):
-    """Happenings of one direction."""
+class HalfTrigger(Member):
+    """Triggers of one direction."""
 
     CLOSE_ASKED = auto()
     CLOSED = auto()
     BROKEN = auto()
 
 
-_F, _FH = Half, HalfHappening
+_F, _FH = Half, HalfTrigger
 
-INPUT: dict[tuple[Half, HalfHappening], Half] = {
+INPUT: dict[tuple[Half, HalfTrigger], Half] = {
     (_F.OPEN, _FH.CLOSE_ASKED): _F.CLOSING,
     (_F.OPEN, _FH.CLOSED): _F.CLOSED,
     (_F.OPEN, _FH.BROKEN): _F.BROKEN,
     (_F.CLOSING, _FH.CLOSE_ASKED): _F.CLOSING,
     (_F.CLOSING, _FH.CLOSED): _F.CLOSED,
     (_F.CLOSING, _FH.BROKEN): _F.CLOSED,
-    **{(state, happening): state for state in (_F.CLOSED, _F.BROKEN) for happening in _FH},
+    **{(state, trigger): state for state in (_F.CLOSED, _F.BROKEN) for trigger in _FH},
 }
 """The writing of this side."""
 
-OUTPUT: dict[tuple[Half, HalfHappening], Half] = {
+OUTPUT: dict[tuple[Half, HalfTrigger], Half] = {
     (_F.OPEN, _FH.CLOSED): _F.CLOSED,
     (_F.CLOSED, _FH.CLOSED): _F.CLOSED,
 }
@@ -235,15 +235,15 @@ class Process(Member):
     EXITED = auto()
 
 
-class ProcessHappening(Member):
-    """Happenings of the process."""
+class ProcessTrigger(Member):
+    """Triggers of the process."""
 
     EXITED = auto()
 
 
-PROCESS: dict[tuple[Process, ProcessHappening], Process] = {
-    (Process.ALIVE, ProcessHappening.EXITED): Process.EXITED,
-    (Process.EXITED, ProcessHappening.EXITED): Process.EXITED,
+PROCESS: dict[tuple[Process, ProcessTrigger], Process] = {
+    (Process.ALIVE, ProcessTrigger.EXITED): Process.EXITED,
+    (Process.EXITED, ProcessTrigger.EXITED): Process.EXITED,
 }
 
 
@@ -284,8 +284,8 @@ class Work(Member):
     """A turn runs. Where the launch gives the prompt, from its beginning on."""
 
 
-class WorkHappening(Member):
-    """Happenings that tell whether a turn runs."""
+class WorkTrigger(Member):
+    """Triggers that tell whether a turn runs."""
 
     TURN_BEGINS = auto()
     """An `init`."""
@@ -298,9 +298,9 @@ class WorkHappening(Member):
     ENDED = auto()
 
 
-_W, _WH = Work, WorkHappening
+_W, _WH = Work, WorkTrigger
 
-WORK: dict[tuple[Work, WorkHappening], Work] = {
+WORK: dict[tuple[Work, WorkTrigger], Work] = {
     # An `init` comes also when no turn begins. Right after a result it means that another turn follows.
     (_W.UNKNOWN, _WH.TURN_BEGINS): _W.UNKNOWN,
     (_W.IDLE, _WH.TURN_BEGINS): _W.IDLE,
@@ -312,9 +312,9 @@ WORK: dict[tuple[Work, WorkHappening], Work] = {
     **{(state, _WH.SETTLED): state for state in (_W.UNKNOWN, _W.IDLE, _W.ANSWERED, _W.WORKING)},
     (_W.DUE, _WH.SETTLED): _W.IDLE,
     **{
-        (state, happening): then
+        (state, trigger): then
         for state in _W
-        for happening, then in (
+        for trigger, then in (
             (_WH.RESULT, _W.ANSWERED),
             (_WH.SAYS_IDLE, _W.IDLE),
             (_WH.SAYS_BUSY, _W.WORKING),
@@ -381,7 +381,7 @@ def operations_flow(handshake: Handshake, hold_until_confirmed: bool) -> bool:
     return handshake is Handshake.CONFIRMED or handshake is Handshake.UNCONFIRMED
 
 
-def somebody_reads(input: Half, output: Half, process: Process, peer_only_listens: bool) -> bool:  # noqa: A002 - its name
+def peer_can_read(input: Half, output: Half, process: Process, peer_only_listens: bool) -> bool:  # noqa: A002 - its name
     """Return whether a frame that is written may still be read. A host that has closed its side (`peer_only_listens`) still reads."""
     listens = output is not Half.CLOSED or peer_only_listens
     return (input is Half.OPEN or input is Half.CLOSING) and listens and process is Process.ALIVE

@@ -631,6 +631,19 @@ def test_values_that_were_set_are_masked_wherever_they_are_repeated() -> None:
     assert made.text("yes, in /usr/bin") == "yes, in /usr/bin"
 
 
+@shows("recordings.masked")
+def test_a_value_that_was_set_and_begins_like_a_path_is_masked_unless_it_is_one() -> None:
+    """Keys in base64 may begin with a slash."""
+    secret = "/k9Xw+Zr/hQ2v8Tn4LmB0g=="
+    environment = {**ENVIRONMENT, "HARBOUR": secret, "FOLDERS": "/usr/bin:/no/such/folder"}
+    started = LaunchPlan(argv=("claude",), environment=environment, own_variables=("HARBOUR", "FOLDERS"))
+    made = Redactor(Vault())
+    made.prepare(started)
+    assert made.text(f"It said {secret}!") == "It said <hackamore-key-1>!"
+    assert Mask(started)(f"It said {secret}!".encode()) == b"It said <masked>!"
+    assert made.text("in /usr/bin:/no/such/folder") == "in /usr/bin:/no/such/folder"
+
+
 def test_lines_that_are_no_json() -> None:
     kept, is_json = redactor().line(b"Error: key sk-ant-abcdefgh for a@b.co \xff", inbound=True)
     assert (kept, is_json) == (b"Error: key <hackamore-key-1> for <hackamore-email-1> \xff", False)

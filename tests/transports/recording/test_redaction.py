@@ -420,6 +420,16 @@ def test_variables_that_hold_secrets_under_longer_names() -> None:
     assert made.text(" ".join(plain.values())) == " ".join(plain.values())
 
 
+def test_a_secret_variable_whose_key_begins_like_a_path_is_masked() -> None:
+    values = {
+        "AWS_SECRET_ACCESS_KEY": "/k7MDENGbPxRfiCYEXAM/PLEKEYwJalrXUtn9F2E",
+        "B_TOKEN": "/No/Such/Folder7/Of/Keys",
+    }
+    made = Redactor(Vault())
+    made.prepare(LaunchPlan(argv=("claude",), environment=values, cwd="/srv"))
+    assert made.text(" in ".join(values.values())) == "<hackamore-key-1> in /No/Such/Folder7/Of/Keys"
+
+
 @pytest.mark.parametrize(
     "text",
     [

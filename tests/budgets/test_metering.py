@@ -147,6 +147,16 @@ def test_a_background_reply_that_is_not_in_a_result_stays() -> None:
 
 
 @shows("budgets.metering.result")
+def test_a_frame_that_comes_after_the_result_takes_nothing_back() -> None:
+    meter = Meter({})
+    take(meter, reply("a", "x" * 3000, input_tokens=10))
+    assert meter.tokens == 1010
+    take(meter, result({OPUS: used(10, 900, 0.02)}))
+    take(meter, reply("a", input_tokens=10))
+    assert (meter.usd, meter.tokens) == (0.02, 910)
+
+
+@shows("budgets.metering.result")
 def test_a_result_tells_the_mean_of_its_calls() -> None:
     meter = Meter({})
     take(meter, reply("a", input_tokens=100), reply("b", input_tokens=100), result({OPUS: used(200, 60, 0.5)}))

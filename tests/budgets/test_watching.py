@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 from hackamore import Budget, HackamoreError, Options
@@ -122,6 +123,22 @@ def test_calls_that_were_made_and_their_turns_are_told_to_the_ledger() -> None:
     assert book.accounts([""])[0].reserved == Spend(0.25, 200)
     assert first == second
     assert first[0].endswith("/a")
+
+
+def test_spending_that_could_not_be_written_is_charged_with_the_next_message(tmp_path: Path) -> None:
+    path, away = tmp_path / "budget.db", tmp_path / "away"
+    with Budget(usd=1.0, path=path) as budget:
+        talk = Talk()
+        watch = budget.observe(talk)
+        watch.prompt_sending("a", "go")
+        path.rename(away)
+        watch.messages_received([calls("first")], ("a",))
+        assert talk.ended == ["a"]
+        away.rename(path)
+        budget.close()
+        assert budget.spent == Spend(0.0, 0)
+        watch.messages_received([calls("second")], ("a",))
+        assert budget.spent == Spend(0.00084, 2 * 101)
 
 
 def test_keys_without_a_limit_are_not_looked_up() -> None:

@@ -567,6 +567,19 @@ def test_an_attempt_is_settled_once(journal: Journal) -> None:
     assert journal.spent() == (28e-9, 5)
 
 
+def test_an_attempt_that_was_cancelled_and_killed_is_settled_when_its_task_is_retried(journal: Journal) -> None:
+    add(journal, "a")
+    lease = begun(journal, "a", ELSEWHERE)
+    journal.note(lease, ELSEWHERE, said=True, process="cli", usd=10, tokens=5)
+    assert journal.cancel({"a"}) == 1
+    assert journal.reclaim(ME) == 1
+    assert state_of(journal, "a") == "cancelled"
+    assert journal.retry({"a"}) == 1
+    assert journal.unsettled("a", take(journal, "a").attempt) == [(1, lease.session_id, "cli")]
+    journal.settle("a", 1, 25, 9, 0)
+    assert journal.spent() == (25e-9, 9)
+
+
 # -- forks and threads -------------------------------------------------------------------------------------------------
 
 

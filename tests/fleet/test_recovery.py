@@ -242,3 +242,27 @@ def test_a_crash_costs_what_the_transcript_of_its_attempt_has(
     # Without a transcript the first call may have been open, and so may be the one after a result.
     assert (row.cause, row.cost, row.tokens, row.unknown_calls) == ("crash", replies * REPLY / 1e9, replies * 15, 1)
     assert fleet.attempts("task-0")[0].tokens == row.tokens
+
+
+def test_a_reply_that_goes_on_until_a_crash_costs_what_the_transcript_has_and_no_more(
+    making: Making, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_module, "uuid", SimpleNamespace(uuid4=lambda: some_id(1)))
+    writer = Writer(some_id(1))
+    writer.user(PROMPT)
+    writer.assistant("A long story", id="m1")
+    writer.save(tmp_path / "config")
+    script = Script().user()
+    for text in ("A", "long story" * 100):
+        body = {
+            "id": "m1",
+            "model": "claude-opus-5-5",
+            "role": "assistant",
+            "content": [{"type": "text", "text": text}],
+        }
+        script.frame({"type": "assistant", "message": {**body, "usage": {"input_tokens": 10, "output_tokens": 1}}})
+    options = Options(env={"CLAUDE_CONFIG_DIR": str(tmp_path / "config")})
+    fleet = making(script.crash(3), options=options, prices=PRICES, retry=NOW.replace(attempts=1))
+    row = finished(fleet, tasks(1))["task-0"]
+    assert (row.cause, row.cost, row.tokens) == ("crash", REPLY / 1e9, 15)
+    assert fleet.attempts("task-0")[0].tokens == row.tokens

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,12 @@ def notes(database: Database) -> list[str]:
 def locks(path: str) -> list[str]:
     """Return the kinds and ranges of the locks that this process has on a file, and on its shared memory."""
     files = {f":{os.stat(path + end).st_ino}" for end in ("", "-shm")}
-    found = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
+    found = []
+    for descriptor in os.listdir("/proc/self/fdinfo"):
+        with suppress(OSError):  # that of the list
+            facts = Path("/proc/self/fdinfo", descriptor).read_text().splitlines()
+            # Of `/proc/locks` a reader may get lines twice, or not at all, while other programs lock files.
+            found += [line.split()[1:] for line in facts if line.startswith("lock:")]
     return sorted(
         " ".join((line[3], *line[6:]))
         for line in found

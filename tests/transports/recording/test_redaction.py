@@ -420,6 +420,16 @@ def test_variables_that_hold_secrets_under_longer_names() -> None:
     assert made.text(" ".join(plain.values())) == " ".join(plain.values())
 
 
+def test_a_secret_variable_whose_key_begins_like_a_path_is_masked() -> None:
+    values = {
+        "AWS_SECRET_ACCESS_KEY": "/k7MDENGbPxRfiCYEXAM/PLEKEYwJalrXUtn9F2E",
+        "B_TOKEN": "/No/Such/Folder7/Of/Keys",
+    }
+    made = Redactor(Vault())
+    made.prepare(LaunchPlan(argv=("claude",), environment=values, cwd="/srv"))
+    assert made.text(" in ".join(values.values())) == "<hackamore-key-1> in /No/Such/Folder7/Of/Keys"
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -629,6 +639,19 @@ def test_values_that_were_set_are_masked_wherever_they_are_repeated() -> None:
         kept, _ = made.line(json.dumps({"type": "x", "text": f"a{secret}b"}).encode(), inbound=True)
         assert secret not in kept.decode()
     assert made.text("yes, in /usr/bin") == "yes, in /usr/bin"
+
+
+@shows("recordings.masked")
+def test_a_value_that_was_set_and_begins_like_a_path_is_masked_unless_it_is_one() -> None:
+    """Keys in base64 may begin with a slash."""
+    secret = "/k9Xw+Zr/hQ2v8Tn4LmB0g=="
+    environment = {**ENVIRONMENT, "HARBOUR": secret, "FOLDERS": "/usr/bin:/no/such/folder"}
+    started = LaunchPlan(argv=("claude",), environment=environment, own_variables=("HARBOUR", "FOLDERS"))
+    made = Redactor(Vault())
+    made.prepare(started)
+    assert made.text(f"It said {secret}!") == "It said <hackamore-key-1>!"
+    assert Mask(started)(f"It said {secret}!".encode()) == b"It said <masked>!"
+    assert made.text("in /usr/bin:/no/such/folder") == "in /usr/bin:/no/such/folder"
 
 
 def test_lines_that_are_no_json() -> None:

@@ -403,6 +403,7 @@ _HEADERS = "ANTHROPIC_CUSTOM_HEADERS"
 _SCHEME = re.compile(r"[A-Za-z][\w-]*+\s++(\S{8,})")
 _RANDOM = re.compile(r"(?=(?:[^0-9]*+[0-9]){3})(?=[^A-Za-z]*+[A-Za-z])[A-Za-z0-9+_=-]{20,}")
 """An argument of a server that no person would have written."""
+_IN_BASE64 = re.compile(r"(?=(?:[^0-9]*+[0-9]){3})(?=[^A-Z]*+[A-Z])(?=[^a-z]*+[a-z])[A-Za-z0-9+/=]{20,}")
 _ACCOUNT_NAMES = frozenset(
     {
         *("organization", "organizationName", "organization_name", "organizationUuid"),
@@ -856,7 +857,7 @@ def _secrets_of(environment: Mapping[str, str]) -> Iterator[str]:
             values += [value.partition(" ")[2] for value in values]  # without its scheme
         elif not _SECRET_NAME.search(name) and not (_SECRET_VARIABLE.search(name) and _looks_secret(value)):
             continue
-        yield from (value for value in values if not value.startswith("/"))
+        yield from (value for value in values if not value.startswith("/") or _IN_BASE64.fullmatch(value))
 
 
 @lru_cache(1_000)
@@ -898,7 +899,6 @@ def _base64_cores(value: str) -> list[str]:
     cores = []
     for offset in range(3):
         encoded = base64.b64encode(b"\0" * offset + data).decode().rstrip("=")
-        begin = (0, 2, 3)[offset]
-        end = len(encoded) - (0 if (offset + len(data)) % 3 == 0 else 1)
-        cores += [encoded[begin:end], encoded[begin:end].translate(str.maketrans("+/", "-_"))]
+        core = encoded[(0, 2, 3)[offset] : len(encoded) - ((offset + len(data)) % 3 != 0)]
+        cores += [core, core.translate(str.maketrans("+/", "-_"))]
     return cores

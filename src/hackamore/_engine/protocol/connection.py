@@ -180,8 +180,8 @@ class Connection:
             nothing. `RUNNING` from `begin_start` on. Read `events_received()`: messages in batches, `WarningRaised`, `BadLine`, `LongLine`,
             `IncompleteLine`, `BackgroundTasksChanged`, `ActivityChanged`, and `Ended`. An exit gives `Ended(by_exit=True)`: the query
             judges it, with `exit_code`, `stderr_tail`, `last_result` and `process_failure()`. `fail()` gives `Ended.error`.
-        fail_on_bad_lines: False for queries: bad and long lines are reported as `BadLine` and `LongLine`, and the ending table decides. Else
-            too many bad lines in a row fail the session, and long lines are skipped with a warning.
+        fail_on_bad_lines: False for queries: bad and long lines are reported as `BadLine` and `LongLine`, and the ending table
+            decides. Else too many bad lines in a row fail the session, and long lines are skipped with a warning.
         mirrored: entries of transcripts are reported as `TranscriptMirrored`; else they are dropped.
         random_bytes: where ids come from.
 

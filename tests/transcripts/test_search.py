@@ -244,6 +244,19 @@ def test_a_file_that_cannot_be_read_costs_no_other_one(find: Finder) -> None:
 
 
 @shows("transcripts.search.follows")
+def test_a_file_that_is_replaced_costs_no_other_one(find: Finder) -> None:
+    talk(find)
+    writer = Writer()
+    writer.user("only a dolphin")
+    path = writer.save(find.config)
+    assert (len(find("anchor")), len(find("dolphin"))) == (3, 1)
+    path.unlink()
+    path.write_text(writer.text.replace("dolphin", "kraken"))
+    assert find("dolphin") == []
+    assert (len(find("anchor", refresh=False)), len(find("kraken", refresh=False))) == (3, 1)
+
+
+@shows("transcripts.search.follows")
 def test_an_index_is_made_again_once_most_of_it_is_of_files_that_are_gone(find: Finder) -> None:
     def save(count: int) -> Path:
         writer = Writer()

@@ -274,6 +274,24 @@ def test_a_session_is_found_in_any_project(make_store: Make) -> None:
     anyio.run(scenario)
 
 
+def test_a_session_of_the_same_id_in_another_project_has_its_own_parts(make_store: Make) -> None:
+    async def scenario() -> None:
+        store = make_store()
+        keys: list[Any] = [KEY, {**KEY, "project_key": "-elsewhere"}, {**KEY, "session_id": "another"}]
+        for number, key in enumerate(keys):
+            await store.append(key, [entry(number)])
+            await store.append({**key, "subpath": f"subagents/agent-{number}"}, [entry(number)])
+        for number, key in enumerate(keys):
+            assert await store.list_subkeys(key) == [f"subagents/agent-{number}"]
+        await store.delete(keys[0])
+        for number, key in enumerate(keys[1:], 1):
+            assert await store.list_subkeys(key) == [f"subagents/agent-{number}"]
+            assert numbers(await store.load(key)) == [number]
+            assert numbers(await store.load({**key, "subpath": f"subagents/agent-{number}"})) == [number]
+
+    anyio.run(scenario)
+
+
 @pytest.fixture(params=["sqlite", "redis", "postgres", "s3"])
 def kind(request: pytest.FixtureRequest) -> str:
     name: str = request.param

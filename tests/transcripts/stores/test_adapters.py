@@ -355,6 +355,25 @@ def test_a_deletion_forgets_what_was_seen_of_the_deleted_alone() -> None:
     assert [positions.seen(place) for place in places] == [None, None, None, 3, 4, 5]
 
 
+def test_entries_come_in_order_wherever_the_server_has_put_them(postgres_server: Postgres) -> None:
+    scans = " ".join(f"-c enable_{scan}=off" for scan in ("indexscan", "indexonlyscan", "bitmapscan"))
+    prefix = f"test{secrets.token_hex(6)}_"
+    other: Any = {**KEY, "session_id": "other"}
+
+    async def scenario() -> None:
+        with PostgresStore(postgres_server.url, prefix=prefix, options=scans) as store:
+            await store.append(other, [entry(number) for number in range(500)])
+            await store.append(KEY, [entry(number) for number in range(500)])
+            await store.delete(other)
+            with psycopg.connect(postgres_server.url, autocommit=True) as connection:
+                vacuum: Any = f"VACUUM {prefix}entries"
+                connection.execute(vacuum)  # new rows take the place of those that are gone
+            await store.append(KEY, [entry(number) for number in range(500, 600)])
+            assert numbers(await store.load(KEY)) == list(range(600))
+
+    anyio.run(scenario)
+
+
 def test_the_tables_of_postgres_may_be_in_a_schema(postgres_server: Postgres) -> None:
     schema = f"agents{secrets.token_hex(6)}"
     with psycopg.connect(postgres_server.url, autocommit=True) as admin:

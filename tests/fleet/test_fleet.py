@@ -504,8 +504,8 @@ def test_an_answer_is_checked_again_after_a_bug_in_the_check_and_not_paid_again(
     assert (after.state, after.text, after.cost) == ("succeeded", "Done.", before.cost)
 
 
-@pytest.mark.parametrize(("place", "unknown"), [(process_name(0).rsplit("|", 2)[0], 2), ("m|boot|elsewhere", 0)])
-def test_a_killed_attempt_without_a_transcript(making: Making, tmp_path: Path, place: str, unknown: int) -> None:
+@pytest.mark.parametrize("place", [process_name(0).rsplit("|", 2)[0], "m|boot|elsewhere"])
+def test_a_killed_attempt_without_a_transcript(making: Making, tmp_path: Path, place: str) -> None:
     journal = open_journal(tmp_path / "journal.db")
     journal.add([("task-0", spec_of(tasks(1)[0], Options(), NOW, journal.salt))])
     gone = f"{place}|4194304|1|0000"
@@ -517,6 +517,6 @@ def test_a_killed_attempt_without_a_transcript(making: Making, tmp_path: Path, p
     before = next(iter(fleet.results()))
     finished(fleet, tasks(1))
     [row] = fleet.results()
-    # A reply may not have been written, and the next call open. Another machine may have the transcript.
-    assert (row.state, row.attempt, row.unknown_calls) == ("succeeded", 2, unknown)
+    # A reply may not have been written, and the next call open, here or on another machine.
+    assert (row.state, row.attempt, row.unknown_calls) == ("succeeded", 2, 2)
     assert row.tokens > before.tokens == 1

@@ -31,7 +31,7 @@ from hackamore.fleet.watching import AttemptWatch
 from hackamore.messages import RateLimitedError
 from hackamore.queries.outcomes import CollectResult, conclude, with_output_type
 from hackamore.queries.retrying import CONTINUE
-from hackamore.storage.holders import process_name, runs
+from hackamore.storage.holders import process_name
 from hackamore.sync.query import query
 from hackamore.transports.process.orphans import end_orphan
 
@@ -241,7 +241,7 @@ class AttemptRun:
         for attempt, session_id, process in self._journal.unsettled(lease.task, lease.attempt):
             found = self._recover(session_id, lease.before or self.order.task.prompt, killed=process is not None)
             if found is None:
-                if process is not None and runs(process) is not None:
+                if process is not None:  # it had not written it yet, or another machine has it
                     self._settle(attempt, None, None, _UNWRITTEN)
                 continue
             usd, tokens = self._journal.session_spending(lease.task, session_id, attempt)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hackamore import Options, Price
+from hackamore import Budget, BudgetExceededError, Options, Price
 from hackamore.fleet import Task
 from hackamore.fleet.journal import journal as journal_module
 from hackamore.fleet.journal import open_journal
@@ -260,4 +260,21 @@ def test_a_crash_without_a_transcript_keeps_what_was_reported_and_says_what_may_
     fleet = making(script, options=options, prices=PRICES, retry=NOW.replace(attempts=1))
     row = finished(fleet, tasks(1))["task-0"]
     assert (row.cause, row.unknown_calls) == ("crash", 2)
+    assert row.tokens >= 15
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_budget_that_interrupts_a_turn_says_that_a_call_may_be_missing(
+    making: Making, tmp_path: Path, own: bool
+) -> None:
+    options = Options(env={"CLAUDE_CONFIG_DIR": str(tmp_path / "config")})
+    script = Script().user().calls("Bash", {"command": "make"}, result="ok").says("Done.")
+    budget = Budget(usd=1e-6)
+    fleet = making(script, options=options, **({} if own else {"budget": budget}))
+    try:
+        fleet.run([Task("a", "Do it", options={"budget": budget} if own else {})]).wait()
+    except BudgetExceededError:
+        assert not own
+    [row] = fleet.results()
+    assert (row.cause, row.unknown_calls) == ("budget" if own else "spent", 1)
     assert row.tokens >= 15

@@ -499,7 +499,8 @@ class AttemptRun:
     def _settle_self(self, cause: Cause) -> None:
         """After a process was killed or crashed, take from its transcript what it spent: its result, with the exact numbers, never came."""
         if (
-            cause not in (Cause.CRASH, Cause.TIMEOUT, Cause.STALL, Cause.STOPPED, Cause.CANCELLED, Cause.SPENT)
+            cause
+            not in (Cause.CRASH, Cause.TIMEOUT, Cause.STALL, Cause.STOPPED, Cause.CANCELLED, Cause.SPENT, Cause.BUDGET)
             or not self._open
         ):
             return

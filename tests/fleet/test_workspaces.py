@@ -347,7 +347,10 @@ def test_worktrees_are_kept_as_told(keep: Any, succeeded: bool, repo: Path, tmp_
     result = tree.finish("one", place, succeeded=succeeded, message="m")
     assert result == tree.finish("one", place, succeeded=succeeded, message="m")
     assert os.path.exists(place.folder) == (keep == "all")
-    assert branches(repo) == (["fleet/one"] if keep == "all" or succeeded else [])
+    named = [] if result is None else [result.branch]
+    assert branches(repo) == named == (["fleet/one"] if keep == "all" or succeeded else [])
+    if result is not None and succeeded:
+        assert git(repo, "show", f"{result.commit}:b.txt") == "b"
     assert (result is None) == (keep == "none" and not succeeded)
     if result is not None and succeeded:
         assert result.commit == git(repo, "rev-parse", "fleet/one")

@@ -277,6 +277,14 @@ class TestBudgets:
         assert row.cost == pytest.approx(sum(attempt.cost for attempt in attempts))
         assert row.cost == pytest.approx(budget.spent.usd)
 
+    def test_a_run_without_anything_to_do_needs_no_budget(self, making: Making) -> None:
+        finished(making(), tasks(10))
+        budget = Budget(usd=0.0005)
+        fleet = making(budget=budget)
+        fleet.run(tasks(10)).wait()
+        assert set(states(fleet).values()) == {"succeeded"}
+        assert budget.spent.usd > 0.0005
+
     def test_spending_of_earlier_runs_counts(self, making: Making) -> None:
         finished(making(), tasks(10))
         fleet = making(budget=Budget(usd=0.0005))

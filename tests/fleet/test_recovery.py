@@ -184,17 +184,18 @@ def test_the_transcript_is_sought_where_the_cli_writes_it(
 # -- in a fleet --------------------------------------------------------------------------------------------------------
 
 
-def kill(folder: Path, task: Task, options: Options, *, usd: int, tokens: int) -> str:
-    """Make an attempt whose driver was killed after its prompt was sent; return its session."""
+def kill(folder: Path, task: Task, options: Options, *, usd: int, tokens: int, session: str | None = None) -> str:
+    """Make an attempt whose driver was killed after its prompt was sent; return its session, which may be another than before."""
     journal = open_journal(folder / "journal.db")
     gone = "m|boot|elsewhere|4194304|1|0000"
     journal.add([(task.id, spec_of(task, options, NOW, journal.salt))])
     [lease] = journal.lease(gone, 1, {task.id}, time.time())
     assert journal.begin(lease, gone, trace=None)
-    journal.note(lease, gone, said=True, process="m|boot|elsewhere|4194304|1", usd=usd, tokens=tokens)
+    process = "m|boot|elsewhere|4194304|1"
+    journal.note(lease, gone, said=True, process=process, session_id=session, usd=usd, tokens=tokens)
     journal.reclaim("me")
     journal.close()
-    return lease.session_id
+    return session or lease.session_id
 
 
 @pytest.mark.parametrize("noted", [(3, 1), (70_000, 90)])
@@ -216,6 +217,20 @@ def test_an_answer_that_was_given_before_a_kill_is_not_paid_again(
     )  # fmt: skip
     assert [attempt.tokens for attempt in fleet.attempts("task-0")] == [15, 0]
     assert not cli.sessions()
+
+
+def test_an_attempt_without_a_transcript_hides_none_of_those_after_it(making: Making, tmp_path: Path) -> None:
+    options = Options(env={"CLAUDE_CONFIG_DIR": str(tmp_path / "config")})
+    [task] = tasks(1)
+    kill(tmp_path, task, options, usd=3, tokens=1)
+    writer = Writer(kill(tmp_path, task, options, usd=5, tokens=2, session=some_id(2)))
+    writer.user(PROMPT)
+    writer.assistant(tool_use("t1"))
+    writer.result("t1")
+    writer.save(tmp_path / "config")
+    row = finished(making(Script().user().says("Done."), options=options, prices=PRICES), [task])["task-0"]
+    assert (row.state, row.attempt, row.unknown_calls) == ("succeeded", 3, 2 + 2)
+    assert [attempt.tokens for attempt in making().attempts("task-0")][:2] == [1, 15]
 
 
 def test_an_answer_of_another_prompt_is_not_the_answer(making: Making, tmp_path: Path) -> None:

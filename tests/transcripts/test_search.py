@@ -233,7 +233,6 @@ def test_results_that_come_later_have_the_tool_of_their_call(find: Finder) -> No
         assert [hit.tool for hit in find(f"kraken {tool}")] == [tool] * 2
 
 
-@shows("transcripts.search.follows")
 def test_calls_of_two_conversations_may_have_the_same_id(find: Finder) -> None:
     writers = {"Read": Writer(), "Grep": Writer(), "Glob": Writer()}
     for tool, writer in writers.items():
@@ -248,7 +247,6 @@ def test_calls_of_two_conversations_may_have_the_same_id(find: Finder) -> None:
         assert found == {writer.session_id: tool for tool, writer in writers.items()}
 
 
-@shows("transcripts.search.follows")
 def test_a_file_that_did_not_change_is_not_read_again(find: Finder) -> None:
     writer = talk(find)
     path = next((find.config / "projects").glob("*/*.jsonl"))
@@ -271,7 +269,6 @@ def test_a_file_that_cannot_be_read_costs_no_other_one(find: Finder) -> None:
         assert len(find("anchor")) == 3
 
 
-@shows("transcripts.search.follows")
 def test_a_file_that_is_replaced_costs_no_other_one(find: Finder) -> None:
     talk(find)
     writer = Writer()

@@ -150,6 +150,23 @@ def test_the_next_start_of_a_task_that_waits(playing: Fleets, tmp_path: Path) ->
     assert (status["states"]["waiting"], status["next_start"]) == (2, pytest.approx(at, abs=1))
 
 
+@pytest.mark.parametrize(
+    ("calls", "said"), [(0, "$0.0200"), (1, "$0.0200 and 1 unknown call"), (4, "$0.0200 and 4 unknown calls")]
+)
+def test_calls_that_the_cost_may_lack(playing: Fleets, tmp_path: Path, calls: int, said: str) -> None:
+    path, me = str(tmp_path / "j.db"), holder_name()
+    with closing(open_journal(path)) as journal:
+        journal.add([(name, Spec(prompt="x")) for name in ("a", "b")])
+        [lease] = journal.lease(me, 1, ["a"], time.time())
+        assert journal.begin(lease, me, trace=None)
+        journal.settle("a", 1, 20_000_000, 5, calls)
+    hackamore = playing()
+    [line] = [line for line in hackamore("fleet", "status", "-j", path).text.splitlines() if "2 tasks" in line]
+    assert re.split(" [·-] ", line)[2] == said
+    status = json.loads(hackamore("fleet", "status", "-j", path, "--json").text)
+    assert (status["cost"], status["unknown_calls"]) == (0.02, calls)
+
+
 def test_results_in_files(playing: Fleets, tmp_path: Path) -> None:
     hackamore, journal = playing(Script().user().says("=1+1")), str(tmp_path / "j.db")
     tasks = [{"id": "-a", "prompt": "x", "tags": {"n": "1"}}, {"id": "b", "prompt": "x", "tags": {"m": "@2"}}]

@@ -277,6 +277,14 @@ class TestBudgets:
         assert row.cost == pytest.approx(sum(attempt.cost for attempt in attempts))
         assert row.cost == pytest.approx(budget.spent.usd)
 
+    def test_a_run_without_anything_to_do_needs_no_budget(self, making: Making) -> None:
+        finished(making(), tasks(10))
+        budget = Budget(usd=0.0005)
+        fleet = making(budget=budget)
+        fleet.run(tasks(10)).wait()
+        assert set(states(fleet).values()) == {"succeeded"}
+        assert budget.spent.usd > 0.0005
+
     def test_spending_of_earlier_runs_counts(self, making: Making) -> None:
         finished(making(), tasks(10))
         fleet = making(budget=Budget(usd=0.0005))
@@ -504,8 +512,8 @@ def test_an_answer_is_checked_again_after_a_bug_in_the_check_and_not_paid_again(
     assert (after.state, after.text, after.cost) == ("succeeded", "Done.", before.cost)
 
 
-@pytest.mark.parametrize(("place", "unknown"), [(process_name(0).rsplit("|", 2)[0], 1), ("m|boot|elsewhere", 0)])
-def test_a_killed_attempt_without_a_transcript(making: Making, tmp_path: Path, place: str, unknown: int) -> None:
+@pytest.mark.parametrize("place", [process_name(0).rsplit("|", 2)[0], "m|boot|elsewhere"])
+def test_a_killed_attempt_without_a_transcript(making: Making, tmp_path: Path, place: str) -> None:
     journal = open_journal(tmp_path / "journal.db")
     journal.add([("task-0", spec_of(tasks(1)[0], Options(), NOW, journal.salt))])
     gone = f"{place}|4194304|1|0000"
@@ -517,6 +525,6 @@ def test_a_killed_attempt_without_a_transcript(making: Making, tmp_path: Path, p
     before = next(iter(fleet.results()))
     finished(fleet, tasks(1))
     [row] = fleet.results()
-    # Its first call may have been open. Another machine may have the transcript.
-    assert (row.state, row.attempt, row.unknown_calls) == ("succeeded", 2, unknown)
+    # A reply may not have been written, and the next call open, here or on another machine.
+    assert (row.state, row.attempt, row.unknown_calls) == ("succeeded", 2, 2)
     assert row.tokens > before.tokens == 1

@@ -17,7 +17,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -707,6 +707,39 @@ def test_two_programs_make_the_tables_at_the_same_time(postgres_server: Postgres
         for thread in threads:
             thread.join()
     assert errors == []
+
+
+def test_a_program_waits_while_another_one_makes_the_tables(
+    postgres_address: str, admin: psycopg.Connection[Any]
+) -> None:
+    """The server stops the first one behind its first table."""
+    schema = postgres_address.rpartition("=")[2]
+    stop: list[Any] = [
+        f"""CREATE FUNCTION stop_{schema}() RETURNS event_trigger LANGUAGE plpgsql AS $$
+        BEGIN
+            IF current_setting('search_path') LIKE '%{schema}%' THEN PERFORM pg_advisory_xact_lock_shared(7); END IF;
+        END $$""",
+        f"CREATE EVENT TRIGGER stop_{schema} ON ddl_command_end WHEN TAG IN ('CREATE TABLE') EXECUTE FUNCTION stop_{schema}()",
+        f"DROP EVENT TRIGGER stop_{schema}",
+    ]
+    *before, after = stop
+    for statement in ("SELECT pg_advisory_lock(7)", *before):
+        admin.execute(statement)
+    programs: list[Future[Journal]] = []
+    with ThreadPoolExecutor(2) as threads:
+        try:
+            for count in (1, 2):
+                programs.append(threads.submit(open_journal, postgres_address))
+                until = time.monotonic() + patience(30)
+                while admin.execute("SELECT count(*) FROM pg_locks WHERE NOT granted").fetchone() != (count,):
+                    assert time.monotonic() < until
+        finally:
+            admin.execute("SELECT pg_advisory_unlock(7)")
+        one, two = (program.result(patience(60)) for program in programs)
+    admin.execute(after)
+    assert one.id == two.id
+    one.close()
+    two.close()
 
 
 def test_a_schema_of_something_else(postgres_address: str, admin: psycopg.Connection[Any]) -> None:

@@ -99,11 +99,11 @@ def check_work(blown: Storm, worker: Worker, work_of: Callable[[str], str]) -> N
     counted = sum(map(len, worker.requests.values()))
     known, unknown = spent(blown)
     print(f"replies: {known} known, {unknown} unknown, {counted} counted by the model")
-    assert known <= counted <= known + unknown + sum(lost.values()), (known, counted, unknown, blown.killed)
+    assert known <= counted <= known + unknown, (known, counted, unknown, blown.killed)
     for row in blown.journal.rows():
         task = row.task.removeprefix("task-")
         steps = worker.requests[task]
-        assert len(steps) - lost[task] <= row.tokens // REPLY_TOKENS + row.unknown_calls, (row, steps)
+        assert len(steps) <= row.tokens // REPLY_TOKENS + row.unknown_calls, (row, steps)
         # Resumed and not redone: no request has less history than one before it, but for one reply that a kill has lost.
         assert all(after >= before - 1 for before, after in pairwise(steps)), (task, steps)
         assert lost[task] < row.attempt, (task, steps)
@@ -169,6 +169,7 @@ def replies_in(folder: Path) -> int:
 
 @pytest.mark.parametrize("call", [1, 2])
 def test_a_call_that_was_open_at_a_kill_is_unknown(tmp_path: Path, real_cli: RealCLI, call: int) -> None:
+    """The call counts, and one reply that the CLI may not have written."""
     asked: list[int] = []
     journal = open_journal(tmp_path / "journal.db")
 
@@ -193,7 +194,7 @@ def test_a_call_that_was_open_at_a_kill_is_unknown(tmp_path: Path, real_cli: Rea
     journal.close()
     [row] = fleet.results()
     assert (row.state, row.attempt, row.failures) == ("succeeded", 2, 1)
-    assert (len(asked), row.tokens, row.unknown_calls) == (call + 1, call * REPLY_TOKENS, 1)
+    assert (len(asked), row.tokens, row.unknown_calls) == (call + 1, call * REPLY_TOKENS, 2)
 
 
 @pytest.mark.parametrize("output_type", [None, int])

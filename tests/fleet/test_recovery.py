@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hackamore import Options, Price
+from hackamore import Budget, BudgetExceededError, Options, Price
 from hackamore.fleet import Task
 from hackamore.fleet.journal import journal as journal_module
 from hackamore.fleet.journal import open_journal
@@ -92,24 +92,25 @@ def nothing(_: Writer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("then", "wants_output", "expected"),
+    ("then", "wants_output", "replies", "open_calls", "missing", "answer"),
     [
-        (nothing, False, (0, 1, None)),
-        (answers, False, (1, 0, ("4", None))),
-        (answers, True, (1, 0, None)),
-        (stops_at_its_limit, False, (1, 0, None)),
-        (calls, False, (1, 1, None)),
-        (has_the_result_of_a_call, False, (1, 1, None)),
-        (answers_after_a_call, False, (2, 0, ("4", None))),
-        (left_something_in_the_background, False, (2, 0, None)),
-        (failed, False, (0, 0, None)),
-        (gives_output, True, (1, 0, (OUTPUT, OUTPUT))),
-        (gives_output, False, (1, 1, None)),
-        (gives_wrong_output, True, (1, 1, None)),
-        (gives_output_of_another_tool, True, (1, 1, None)),
-        (got_another_prompt, False, (2, 0, None)),
+        (nothing, False, 0, 1, 2, None),
+        (answers, False, 1, 0, 0, ("4", None)),
+        (answers, True, 1, 0, 2, None),
+        (stops_at_its_limit, False, 1, 0, 2, None),
+        (calls, False, 1, 1, 2, None),
+        (has_the_result_of_a_call, False, 1, 1, 2, None),
+        (answers_after_a_call, False, 2, 0, 0, ("4", None)),
+        (left_something_in_the_background, False, 2, 0, 2, None),
+        (failed, False, 0, 0, 2, None),
+        (gives_output, True, 1, 0, 0, (OUTPUT, OUTPUT)),
+        (gives_output, False, 1, 1, 2, None),
+        (gives_wrong_output, True, 1, 1, 2, None),
+        (gives_output_of_another_tool, True, 1, 1, 2, None),
+        (got_another_prompt, False, 2, 0, 2, None),
     ],
 )
+@pytest.mark.parametrize("killed", [False, True])
 @pytest.mark.parametrize(
     "prompt", [PROMPT, [{"type": "text", "text": "Do the"}, {"type": "image"}, {"type": "text", "text": "work 0"}]]
 )
@@ -118,16 +119,23 @@ def test_what_a_transcript_says(
     prompt: Any,
     then: Callable[[Writer], None],
     wants_output: bool,
-    expected: tuple[int, int, tuple[str, str | None] | None],
+    killed: bool,
+    replies: int,
+    open_calls: int,
+    missing: int,
+    answer: tuple[str, str | None] | None,
 ) -> None:
-    """The replies that it has, the calls that may have been open, and the answer of the last prompt, if that is complete."""
+    """The replies that it has, the calls that it may lack, and the answer of the last prompt, if that is complete.
+
+    A CLI that was killed had perhaps not written its last reply when the next call was open already.
+    """
     writer = Writer()
     writer.user(prompt)
     then(writer)
     writer.save(tmp_path)
-    replies, unknown, answer = expected
     text, output = answer or ("", None)
-    found = recover(writer.session_id, str(tmp_path), prompt, PRICES, wants_output=wants_output)
+    found = recover(writer.session_id, str(tmp_path), prompt, PRICES, wants_output=wants_output, killed=killed)
+    unknown = missing if killed else open_calls
     assert found == Recovered(replies * REPLY, replies * 15, unknown, answer is not None, text, output)
 
 
@@ -144,16 +152,16 @@ def test_replies_count_once_and_those_of_subagents_as_well(tmp_path: Path) -> No
     side.user("Look", isSidechain=True)
     side.assistant(tool_use("t2"), id="m3", isSidechain=True)
     agent.write_text(side.text)
-    found = recover(writer.session_id, str(tmp_path), "Another", PRICES, wants_output=False)
+    found = recover(writer.session_id, str(tmp_path), "Another", PRICES, wants_output=False, killed=False)
     assert found == Recovered(2 * REPLY, 3 * 15, 1, False, "", None)
 
 
 def test_without_a_message_nothing_is_known(tmp_path: Path) -> None:
     writer = Writer()
-    assert recover(writer.session_id, str(tmp_path), PROMPT, PRICES, wants_output=False) is None
+    assert recover(writer.session_id, str(tmp_path), PROMPT, PRICES, wants_output=False, killed=False) is None
     for text in ("", "{\n", '{"type":"file-history-snapshot","snapshot":{}}\n'):
         writer.save(tmp_path, text=text)
-        assert recover(writer.session_id, str(tmp_path), PROMPT, PRICES, wants_output=False) is None
+        assert recover(writer.session_id, str(tmp_path), PROMPT, PRICES, wants_output=False, killed=False) is None
 
 
 @pytest.mark.parametrize(
@@ -176,17 +184,18 @@ def test_the_transcript_is_sought_where_the_cli_writes_it(
 # -- in a fleet --------------------------------------------------------------------------------------------------------
 
 
-def kill(folder: Path, task: Task, options: Options, *, usd: int, tokens: int) -> str:
-    """Make an attempt whose driver was killed after its prompt was sent; return its session."""
+def kill(folder: Path, task: Task, options: Options, *, usd: int, tokens: int, session: str | None = None) -> str:
+    """Make an attempt whose driver was killed after its prompt was sent; return its session, which may be another than before."""
     journal = open_journal(folder / "journal.db")
     gone = "m|boot|elsewhere|4194304|1|0000"
     journal.add([(task.id, spec_of(task, options, NOW, journal.salt))])
     [lease] = journal.lease(gone, 1, {task.id}, time.time())
     assert journal.begin(lease, gone, trace=None)
-    journal.note(lease, gone, said=True, process="m|boot|elsewhere|4194304|1", usd=usd, tokens=tokens)
+    process = "m|boot|elsewhere|4194304|1"
+    journal.note(lease, gone, said=True, process=process, session_id=session, usd=usd, tokens=tokens)
     journal.reclaim("me")
     journal.close()
-    return lease.session_id
+    return session or lease.session_id
 
 
 @pytest.mark.parametrize("noted", [(3, 1), (70_000, 90)])
@@ -208,6 +217,20 @@ def test_an_answer_that_was_given_before_a_kill_is_not_paid_again(
     )  # fmt: skip
     assert [attempt.tokens for attempt in fleet.attempts("task-0")] == [15, 0]
     assert not cli.sessions()
+
+
+def test_an_attempt_without_a_transcript_hides_none_of_those_after_it(making: Making, tmp_path: Path) -> None:
+    options = Options(env={"CLAUDE_CONFIG_DIR": str(tmp_path / "config")})
+    [task] = tasks(1)
+    kill(tmp_path, task, options, usd=3, tokens=1)
+    writer = Writer(kill(tmp_path, task, options, usd=5, tokens=2, session=some_id(2)))
+    writer.user(PROMPT)
+    writer.assistant(tool_use("t1"))
+    writer.result("t1")
+    writer.save(tmp_path / "config")
+    row = finished(making(Script().user().says("Done."), options=options, prices=PRICES), [task])["task-0"]
+    assert (row.state, row.attempt, row.unknown_calls) == ("succeeded", 3, 2 + 2)
+    assert [attempt.tokens for attempt in making().attempts("task-0")][:2] == [1, 15]
 
 
 def test_an_answer_of_another_prompt_is_not_the_answer(making: Making, tmp_path: Path) -> None:
@@ -239,8 +262,8 @@ def test_a_crash_costs_what_the_transcript_of_its_attempt_has(
     options = Options(env={"CLAUDE_CONFIG_DIR": str(tmp_path / "config")})
     fleet = making(Script().user().crash(3), options=options, prices=PRICES, retry=NOW.replace(attempts=1))
     row = finished(fleet, tasks(1))["task-0"]
-    # Without a transcript the first call may have been open, and so may be the one after a result.
-    assert (row.cause, row.cost, row.tokens, row.unknown_calls) == ("crash", replies * REPLY / 1e9, replies * 15, 1)
+    # A reply that was not written may be missing, and the call after it may have been open.
+    assert (row.cause, row.cost, row.tokens, row.unknown_calls) == ("crash", replies * REPLY / 1e9, replies * 15, 2)
     assert fleet.attempts("task-0")[0].tokens == row.tokens
 
 
@@ -266,3 +289,31 @@ def test_a_reply_that_goes_on_until_a_crash_costs_what_the_transcript_has_and_no
     row = finished(fleet, tasks(1))["task-0"]
     assert (row.cause, row.cost, row.tokens) == ("crash", REPLY / 1e9, 15)
     assert fleet.attempts("task-0")[0].tokens == row.tokens
+
+
+def test_a_crash_without_a_transcript_keeps_what_was_reported_and_says_what_may_be_missing(
+    making: Making, tmp_path: Path
+) -> None:
+    options = Options(env={"CLAUDE_CONFIG_DIR": str(tmp_path / "config")})
+    script = Script().user().calls("Bash", {"command": "make"}, result="ok").crash(3)
+    fleet = making(script, options=options, prices=PRICES, retry=NOW.replace(attempts=1))
+    row = finished(fleet, tasks(1))["task-0"]
+    assert (row.cause, row.unknown_calls) == ("crash", 2)
+    assert row.tokens >= 15
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_budget_that_interrupts_a_turn_says_that_a_call_may_be_missing(
+    making: Making, tmp_path: Path, own: bool
+) -> None:
+    options = Options(env={"CLAUDE_CONFIG_DIR": str(tmp_path / "config")})
+    script = Script().user().calls("Bash", {"command": "make"}, result="ok").says("Done.")
+    budget = Budget(usd=1e-6)
+    fleet = making(script, options=options, **({} if own else {"budget": budget}))
+    try:
+        fleet.run([Task("a", "Do it", options={"budget": budget} if own else {})]).wait()
+    except BudgetExceededError:
+        assert not own
+    [row] = fleet.results()
+    assert (row.cause, row.unknown_calls) == ("budget" if own else "spent", 1)
+    assert row.tokens >= 15

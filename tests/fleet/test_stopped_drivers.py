@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -59,3 +61,25 @@ def test_a_stopped_driver_keeps_its_tasks(agents: Agents, fleet_on: Making, tmp_
     check_once(fleet, agents, ALL)
     assert {row.attempt for row in fleet.results()} == {1}
     assert {session.processes for session in agents.cli.sessions()} == {1}
+
+
+PROGRAM = """
+import sys
+from hackamore import Options
+from hackamore.fleet import Fleet, Task, TaskChanged
+from hackamore.testing import Script, SimulatedCLI
+
+command = ["sh", "-c", f"until test -e {sys.argv[1]}/over; do sleep 0.05; done"]
+fleet = Fleet(sys.argv[1] + "/journal.db", Options(cwd=sys.argv[1]), transport=SimulatedCLI(Script().user().says("Done.")))
+for event in fleet.run([Task("a", "x", verify=command)]):
+    if isinstance(event, TaskChanged) and event.state == "verifying":
+        sys.exit(7)
+"""
+
+
+def test_a_check_holds_up_no_program_that_ends(tmp_path: Path) -> None:
+    try:
+        done = subprocess.run([sys.executable, "-c", PROGRAM, str(tmp_path)], check=False, timeout=patience(30))
+    finally:
+        (tmp_path / "over").touch()
+    assert done.returncode == 7

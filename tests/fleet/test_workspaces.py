@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import pickle
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,6 +24,7 @@ from hackamore.fleet.git import Git
 from hackamore.fleet.sites import locked, safe_name
 from hackamore.fleet.workspaces import Copy, Folder, Place, Workspace, Worktree
 from tests.fleet.repositories import admin, branches, git, worktrees
+from tests.support.forking import Baton, Fork
 from tests.support.leaks import wait_gone
 from tests.support.patience import patience
 
@@ -202,6 +205,30 @@ def test_copies_are_kept_as_told(keep: Any, succeeded: bool, kept: bool, source:
     assert workspace.finish("never prepared", place, succeeded=True, message="") is None
 
 
+def test_a_copy_with_folders_that_are_read_only_is_deleted() -> None:
+    """Permissions do not stop root."""
+    folder = Path(tempfile.mkdtemp(prefix="hackamore-copies-"))
+    try:
+        folder.chmod(0o777)
+
+        def child(baton: Baton) -> None:
+            if os.geteuid() == 0:
+                os.setuid(65534)
+            (folder / "source" / "inner" / "deep").mkdir(parents=True)
+            (folder / "source" / "inner" / "deep" / "b.txt").write_text("b")
+            workspace = Copy(folder / "source", folder / "copies", keep="none")
+            place = workspace.prepare("one", fresh=True)
+            for part in ("inner/deep", "inner", "."):
+                os.chmod(Path(place.folder, part), 0o500)
+            assert workspace.finish("one", place, succeeded=True, message="") is None
+            assert not os.path.exists(place.folder)
+            assert not list((folder / "copies" / ".hackamore").glob("*.parts"))
+
+        Fork(child).wait()
+    finally:
+        shutil.rmtree(folder)
+
+
 def test_a_folder_of_another_is_left_alone(source: Path, repo: Path, tmp_path: Path) -> None:
     (tmp_path / "to" / "one").mkdir(parents=True)
     for workspace in (Copy(source, tmp_path / "to"), Worktree(repo, tmp_path / "to")):
@@ -320,7 +347,10 @@ def test_worktrees_are_kept_as_told(keep: Any, succeeded: bool, repo: Path, tmp_
     result = tree.finish("one", place, succeeded=succeeded, message="m")
     assert result == tree.finish("one", place, succeeded=succeeded, message="m")
     assert os.path.exists(place.folder) == (keep == "all")
-    assert branches(repo) == (["fleet/one"] if keep == "all" or succeeded else [])
+    named = [] if result is None else [result.branch]
+    assert branches(repo) == named == (["fleet/one"] if keep == "all" or succeeded else [])
+    if result is not None and succeeded:
+        assert git(repo, "show", f"{result.commit}:b.txt") == "b"
     assert (result is None) == (keep == "none" and not succeeded)
     if result is not None and succeeded:
         assert result.commit == git(repo, "rev-parse", "fleet/one")

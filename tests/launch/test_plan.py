@@ -461,6 +461,9 @@ def test_an_error_says_what_is_wrong_and_what_to_do(tmp_path: Path, monkeypatch:
     assert raised(Options(env={"PATH": ""}), cli_path="/x/cli.js") == (
         "The CLI is a script and PATH has no 'node' to run it; set `executable`."
     )
+    with pytest.raises(OptionsError) as refused:
+        plan_of(Options(env={"PATH": ""}), cli_path="/x/cli.js")
+    assert refused.value.field == "executable"
 
 
 def test_a_description_is_complete_and_has_an_end() -> None:

@@ -907,6 +907,45 @@ def test_a_caller_that_waits_for_a_holder_keeps_no_warm_process_from_being_repla
     assert bench.kinds() == ["Start"]
 
 
+@shows("pool.death.resumed")
+def test_a_session_whose_process_dies_before_it_is_quiet_is_resumed() -> None:
+    bench = Bench()
+    first = bench.ask("a")
+    bench.end_all()
+    assert first.slot is not None
+    bench.give_back(first.slot, quiet=False)
+    bench.core.died(first.slot, bench.now)
+    bench.take()
+    assert bench.core.live == 0
+    again = bench.ask("a")
+    [start] = bench.jobs
+    assert isinstance(start, Start)
+    assert (start.session_id, start.resume) == (first.slot.session_id, True)
+    bench.end_all()
+    assert again.slot is not None
+
+
+def test_a_conversation_that_was_left_to_another_holder_is_soon_requested_again() -> None:
+    registry = MemoryRegistry()
+    bench = Bench(registry)
+    first = bench.ask("a")
+    bench.end_all()
+    assert not registry.acquire("a", "he").taken
+    bench.core.beaten(registry.beat("me", ["a"]), bench.now)
+    again = bench.ask("a")
+    bench.give_back(first.slot)
+    assert bench.kinds() == ["Finish"]
+    bench.end_all()
+    following = bench.core.next_time()
+    assert following == near(bench.now + 0.05)
+    assert registry.acquire("a", "he").taken
+    registry.release("a", "he")
+    bench.now += 0.05
+    bench.take()
+    bench.end_all()
+    assert again.slot is not None
+
+
 def near(value: float) -> Any:
     return pytest.approx(value)
 

@@ -258,6 +258,14 @@ def test_a_heartbeat_keeps_its_own_holder_alive_alone(opened: Opened, clock: Clo
     assert taken == [False, False, False, True, True]
 
 
+def test_a_holder_that_takes_another_conversation_is_alive(opened: Opened, clock: Clock) -> None:
+    registry, observer = opened(), opened()
+    for key in "abcde":
+        registry.acquire(key, FAR)
+        assert not observer.acquire("a", "other").taken
+        clock.now += 14
+
+
 def test_a_lease_that_another_has_is_not_given_back(opened: Opened) -> None:
     registry = opened()
     assert registry.acquire("a", "one").taken  # it has no session yet

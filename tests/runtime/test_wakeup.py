@@ -37,6 +37,16 @@ def test_a_flag_stays_raised_until_it_is_cleared_and_never_blocks() -> None:
         wakeup.close()
 
 
+@pytest.mark.skipif(not hasattr(os, "eventfd"), reason="a pipe has two")
+def test_a_flag_takes_one_descriptor() -> None:
+    """The limit of descriptors is that of sessions."""
+    before = len(os.listdir("/proc/self/fd"))
+    wakeups = [Wakeup() for _ in range(50)]
+    assert len(os.listdir("/proc/self/fd")) == before + 50
+    for wakeup in wakeups:
+        wakeup.close()
+
+
 @pytest.mark.usefixtures("kind")
 def test_a_program_without_stdin_has_flags_too() -> None:
     """There the first descriptor that is free is 0."""

@@ -233,6 +233,32 @@ def test_results_that_come_later_have_the_tool_of_their_call(find: Finder) -> No
         assert [hit.tool for hit in find(f"kraken {tool}")] == [tool] * 2
 
 
+def test_calls_of_two_conversations_may_have_the_same_id(find: Finder) -> None:
+    writers = {"Read": Writer(), "Grep": Writer(), "Glob": Writer()}
+    for tool, writer in writers.items():
+        writer.assistant(tool_use("t1", tool), tool_use("t2", tool))
+        writer.save(find.config)
+    assert find("kraken") == []
+    for call, word in (("t1", "kraken"), ("t2", "octopus")):
+        for writer in writers.values():
+            writer.result(call, word)
+            writer.save(find.config)
+        found = {hit.session_id: hit.tool for hit in find(word)}
+        assert found == {writer.session_id: tool for tool, writer in writers.items()}
+
+
+def test_a_file_that_did_not_change_is_not_read_again(find: Finder) -> None:
+    writer = talk(find)
+    path = next((find.config / "projects").glob("*/*.jsonl"))
+    status = path.stat()
+    assert len(find("harbour")) == 1
+    path.write_text(writer.text.replace("harbour", "windows").replace('"output_tokens":5', '"output_tokens":6'))
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert find("windows") == []
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
+    assert len(find("windows")) == 1
+
+
 @shows("transcripts.search.follows")
 def test_a_file_that_cannot_be_read_costs_no_other_one(find: Finder) -> None:
     talk(find)
@@ -241,6 +267,18 @@ def test_a_file_that_cannot_be_read_costs_no_other_one(find: Finder) -> None:
         (folder / f"{name}.jsonl").symlink_to("/proc/self/mem")  # opens, and raises when it is read
     for _ in range(2):
         assert len(find("anchor")) == 3
+
+
+def test_a_file_that_is_replaced_costs_no_other_one(find: Finder) -> None:
+    talk(find)
+    writer = Writer()
+    writer.user("only a dolphin")
+    path = writer.save(find.config)
+    assert (len(find("anchor")), len(find("dolphin"))) == (3, 1)
+    path.unlink()
+    path.write_text(writer.text.replace("dolphin", "kraken"))
+    assert find("dolphin") == []
+    assert (len(find("anchor", refresh=False)), len(find("kraken", refresh=False))) == (3, 1)
 
 
 @shows("transcripts.search.follows")

@@ -337,6 +337,7 @@ def status_(given: Mapping[str, Any], terminal: Terminal) -> int:
                 "total": sum(states.values()),
                 "cost": usd,
                 "tokens": tokens,
+                "unknown_calls": sum(row.unknown_calls for row in journal.rows()),
                 "lost": lost,
                 "next_start": min(starts, default=None),
                 "tasks_file": file,

@@ -56,16 +56,17 @@ def count(number: int, word: str) -> str:
 def summary(rows: Iterable[FleetRow], terminal: Terminal, seconds: float | None = None) -> str:
     """Return one line about tasks: how many there are in each state, their attempts and what they cost."""
     states: Counter[str] = Counter()
-    attempts, usd = 0, 0.0
+    attempts, usd, unknown = 0, 0.0, 0
     for row in rows:
         states[row.state] += 1
         attempts += row.attempt
         usd += row.cost
+        unknown += row.unknown_calls
     shown = ", ".join(f"{number:,} {state}" for state, number in sorted(states.items(), key=_by_state))
     parts = [
         f"{count(states.total(), 'task')}: {shown}" if states else "no tasks",
         count(attempts, "attempt"),
-        cost(usd),
+        cost(usd) + (f" and {count(unknown, 'unknown call')}" if unknown else ""),
     ]
     if seconds is not None:
         parts.append(duration(seconds))

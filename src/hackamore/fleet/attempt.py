@@ -31,7 +31,7 @@ from hackamore.fleet.states import CAUSES, Cause, State, Trigger
 from hackamore.fleet.task import Answer
 from hackamore.fleet.watching import AttemptWatch
 from hackamore.messages import RateLimitedError
-from hackamore.storage.holders import process_name, runs
+from hackamore.storage.holders import process_name
 from hackamore.sync.query import query
 from hackamore.transports.process.orphans import end_orphan
 
@@ -58,6 +58,8 @@ JOURNAL_SECONDS = 30.0
 """How long a worker tries to write to a journal that fails: another program may hold it, or space may be made."""
 _ROOM_SECONDS = 1.0
 """How long an attempt waits for room in a budget."""
+_UNWRITTEN = 2
+"""Model calls that a killed CLI may have made without a transcript: a reply that it had not written, and the next call."""
 _KEPT_MESSAGES = 50
 _MOST_DOUBLINGS = 30
 _NEXT = {
@@ -116,7 +118,7 @@ class AttemptRun:
         self._meter = Meter(order.prices)
         self._noted = (0, 0)
         self._place: Place | None = None
-        self._spoke = False
+        self._open = False
         self._stream: QueryStream | None = None
         self._stop_cause: Cause | None = None
         self._stopped = threading.Event()
@@ -237,11 +239,10 @@ class AttemptRun:
         lease = self._lease
         last: Recovered | None = None
         for attempt, session_id, process in self._journal.unsettled(lease.task, lease.attempt):
-            found = self._recover(session_id, lease.before or self.order.task.prompt)
+            found = self._recover(session_id, lease.before or self.order.task.prompt, killed=process is not None)
             if found is None:
-                if process is not None and runs(process) is not None:
-                    # It was killed before it wrote its transcript: its first call may have been open.
-                    self._settle(attempt, None, None, 1)
+                if process is not None:  # it had not written it yet, or another machine has it
+                    self._settle(attempt, None, None, _UNWRITTEN)
                 continue
             usd, tokens = self._journal.session_spending(lease.task, session_id, attempt)
             self._settle(attempt, max(0, found.usd - usd), max(0, found.tokens - tokens), found.unknown_calls)
@@ -249,10 +250,11 @@ class AttemptRun:
                 last = found
         return last
 
-    def _recover(self, session_id: str, prompt: str | list[dict[str, Any]]) -> Recovered | None:
+    def _recover(self, session_id: str, prompt: str | list[dict[str, Any]], *, killed: bool) -> Recovered | None:
         order = self.order
-        wants_output = order.task.output_type is not None or order.options.output_format is not None
-        return recover(session_id, config_folder(order.options), prompt, order.prices, wants_output=wants_output)
+        output = order.task.output_type is not None or order.options.output_format is not None
+        folder = config_folder(order.options)
+        return recover(session_id, folder, prompt, order.prices, wants_output=output, killed=killed)
 
     def _settle(self, attempt: int, usd: int | None, tokens: int | None, unknown_calls: int) -> None:
         self._insist(lambda: self._journal.settle(self._lease.task, attempt, usd, tokens, unknown_calls))
@@ -314,7 +316,7 @@ class AttemptRun:
             replies = 0
             try:
                 for message in stream:
-                    self._spoke = True
+                    self._open = message.type != "result"
                     self._meter.take(message)
                     messages.append(message)
                     if message.type == "result":
@@ -497,14 +499,15 @@ class AttemptRun:
     def _settle_self(self, cause: Cause) -> None:
         """After a process was killed or crashed, take from its transcript what it spent: its result, with the exact numbers, never came."""
         if (
-            cause not in (Cause.CRASH, Cause.TIMEOUT, Cause.STALL, Cause.STOPPED, Cause.CANCELLED, Cause.SPENT)
-            or not self._spoke
+            cause
+            not in (Cause.CRASH, Cause.TIMEOUT, Cause.STALL, Cause.STOPPED, Cause.CANCELLED, Cause.SPENT, Cause.BUDGET)
+            or not self._open
         ):
             return
-        found = self._recover(self._session_id, "")
+        killed = cause is Cause.CRASH
+        found = self._recover(self._session_id, "", killed=killed)
         if found is None:
-            if self._meter.replies == 0:  # it wrote no transcript yet: its first call may have been open
-                self._settle(self._lease.attempt, 0, 0, 1)
+            self._settle(self._lease.attempt, None, None, _UNWRITTEN if killed else 1)
             return
         usd, tokens = self._journal.session_spending(self._lease.task, self._session_id, self._lease.attempt)
         unknown = found.unknown_calls

@@ -34,7 +34,7 @@ class Recovered(NamedTuple):
     Attributes:
         usd: billionths of a dollar that its replies cost; models without a price are left out.
         tokens: read, written and cached.
-        unknown_calls: model calls without a reply that may have been open when the process ended.
+        unknown_calls: model calls that it may lack: open ones, and replies that a killed CLI had not written.
         answered: True if the last turn is complete.
         output: its structured output, as JSON; None without one.
     """
@@ -62,19 +62,21 @@ def recover(
     prices: Mapping[str, Price],
     *,
     wants_output: bool,
+    killed: bool,
 ) -> Recovered | None:
     """Read the transcript of a session whose process is gone.
 
     Args:
         prompt: the last prompt that was sent.
         wants_output: True if an answer is structured output.
+        killed: True if the process had no time to write all that it had.
 
     Returns:
         Its costs and answer; None if this machine has no message of the session.
     """
     try:
         transcript = read(session_id, config_dir=folder)
-        return _recovered(transcript, prompt, prices, wants_output=wants_output) if transcript.leaf else None
+        return _recovered(transcript, prompt, prices, wants_output, killed) if transcript.leaf else None
     except (SessionNotFoundError, TranscriptError):
         return None
 
@@ -83,22 +85,21 @@ def _recovered(
     transcript: Transcript,
     prompt: str | Sequence[Mapping[str, Any]],
     prices: Mapping[str, Price],
-    *,
     wants_output: bool,
+    killed: bool,
 ) -> Recovered:
-    usd, tokens = _spent(
-        (message for part in (transcript, *transcript.subagents.values()) for message in part.messages), prices
-    )
+    parts = (transcript, *transcript.subagents.values())
+    usd, tokens = _spent((message for part in parts for message in part.messages), prices)
     # The CLI writes the result of a tool a moment after it sends it: after its call, the next model call may be open as well.
-    open_calls = sum(
-        goes_on(part.messages[-1]) for part in (transcript, *transcript.subagents.values()) if len(part.messages)
-    )
+    calls = sum(goes_on(part.messages[-1]) for part in parts if len(part.messages))
+    if killed:  # It also writes prompts and replies late: the next call may be that of a reply that is not written.
+        calls = 2 * max(calls, 1)
     turns = transcript.turns
     answer: tuple[str, str | None] | None = None
     if turns and turns[-1].prompt is not None and _text_of(turns[-1].prompt.content) == _text_of(prompt):
         answer = _answer(list(turns[-1].messages), wants_output=wants_output)
     text, output = answer or ("", None)
-    return Recovered(usd, tokens, open_calls if answer is None else 0, answer is not None, text, output)
+    return Recovered(usd, tokens, calls if answer is None else 0, answer is not None, text, output)
 
 
 def _spent(messages: Iterable[Message], prices: Mapping[str, Price]) -> tuple[int, int]:

@@ -179,8 +179,8 @@ class FleetRow(msgspec.Struct, frozen=True, kw_only=True):
         cause: why the last attempt failed, such as `crash` or `verify`; None if it did not.
         error: the text of that error.
         not_before: for `waiting`: the time of the next attempt, in UTC.
-        unknown_calls: model calls that may have been open when a process was killed: the API may have billed them, which cannot be found
-            out.
+        unknown_calls: model calls that `cost` may lack: calls that were open when a process was stopped or killed, and one reply for each
+            killed process, which writes its replies late. The API may have billed them.
         tags: the tags of the task.
     """
 

@@ -274,6 +274,24 @@ def test_a_session_is_found_in_any_project(make_store: Make) -> None:
     anyio.run(scenario)
 
 
+def test_a_session_of_the_same_id_in_another_project_has_its_own_parts(make_store: Make) -> None:
+    async def scenario() -> None:
+        store = make_store()
+        keys: list[Any] = [KEY, {**KEY, "project_key": "-elsewhere"}, {**KEY, "session_id": "another"}]
+        for number, key in enumerate(keys):
+            await store.append(key, [entry(number)])
+            await store.append({**key, "subpath": f"subagents/agent-{number}"}, [entry(number)])
+        for number, key in enumerate(keys):
+            assert await store.list_subkeys(key) == [f"subagents/agent-{number}"]
+        await store.delete(keys[0])
+        for number, key in enumerate(keys[1:], 1):
+            assert await store.list_subkeys(key) == [f"subagents/agent-{number}"]
+            assert numbers(await store.load(key)) == [number]
+            assert numbers(await store.load({**key, "subpath": f"subagents/agent-{number}"})) == [number]
+
+    anyio.run(scenario)
+
+
 @pytest.fixture(params=["sqlite", "redis", "postgres", "s3"])
 def kind(request: pytest.FixtureRequest) -> str:
     name: str = request.param
@@ -335,6 +353,25 @@ def test_a_deletion_forgets_what_was_seen_of_the_deleted_alone() -> None:
     assert [positions.seen(place) for place in places] == [0, None, 2, 3, 4, 5]
     positions.forget(main)
     assert [positions.seen(place) for place in places] == [None, None, None, 3, 4, 5]
+
+
+def test_entries_come_in_order_wherever_the_server_has_put_them(postgres_server: Postgres) -> None:
+    scans = " ".join(f"-c enable_{scan}=off" for scan in ("indexscan", "indexonlyscan", "bitmapscan"))
+    prefix = f"test{secrets.token_hex(6)}_"
+    other: Any = {**KEY, "session_id": "other"}
+
+    async def scenario() -> None:
+        with PostgresStore(postgres_server.url, prefix=prefix, options=scans) as store:
+            await store.append(other, [entry(number) for number in range(500)])
+            await store.append(KEY, [entry(number) for number in range(500)])
+            await store.delete(other)
+            with psycopg.connect(postgres_server.url, autocommit=True) as connection:
+                vacuum: Any = f"VACUUM {prefix}entries"
+                connection.execute(vacuum)  # new rows take the place of those that are gone
+            await store.append(KEY, [entry(number) for number in range(500, 600)])
+            assert numbers(await store.load(KEY)) == list(range(600))
+
+    anyio.run(scenario)
 
 
 def test_the_tables_of_postgres_may_be_in_a_schema(postgres_server: Postgres) -> None:

@@ -166,7 +166,7 @@ PREFIXES = {
 def test_a_key_begins_with_its_prefix_and_has_enough_letters(prefix: str, least: int) -> None:
     key = prefix + ("Ab3_-" * 4)[:least]
     assert redactor().text(f"a {key}.") == "a <hackamore-key-1>."
-    for harmless in (key[:-1], f"x{key}"):
+    for harmless in (key[:-1], f"x{key}", f"X{key}", f"9{key}"):
         assert redactor().text(f"a {harmless}.") == f"a {harmless}."
 
 
@@ -237,7 +237,8 @@ def test_names_of_people_are_masked_and_names_of_machines_stay(monkeypatch: pyte
     for environment in personal:
         made = Redactor(Vault())
         made.prepare(LaunchPlan(argv=("claude",), environment=environment, cwd="/srv"))
-        assert made.text("by ann-lee, bann-lee, ann-lees") == "by <hackamore-user>, bann-lee, ann-lees"
+        others = "bann-lee, ann-lees, Bann-lee, ann-leeS, 9ann-lee, ann-lee9"
+        assert made.text(f"by ann-lee, {others}, ann-lee_") == f"by <hackamore-user>, {others}, <hackamore-user>_"
         assert made.places.live["<hackamore-user>"] == "ann-lee"  # a replay puts it in
     for name, masked in (("eva", True), ("li", False)):  # two letters stand in too many texts
         made = Redactor(Vault())
@@ -1221,7 +1222,7 @@ def test_a_secret_is_masked_with_all_its_letters_and_nothing_else(marked: str) -
         '"env":{"A":"«x }»","B":"«{ y»","C":"«]»"},"d":"seven"',
         '"env":{"A" :"«x»", "B"  :  "«y»" , "C": "«z»" } , "d" : "seven"',
         '"env":{"env":{"A":"«x y»"},"B":"«z»"},"c":"seven"',
-        '"env":{"apiKeyHelper":"«x y»","B":"«z»"},"c":"seven"',
+        '"env":{"apiKeyHelper":"«x y»","B":"«z»"},"c":"seven","headers":{"D":"«w»"}',
         '"headers":["«x»",["«y»"],"«z»"],"d":"seven"',
         '"env":{"A":«7»,"B":[«-1.5e+3» , «17»],"C" : «8»},"d":7',
         '"headers":[«7», «8» ],"c": [7]',
@@ -1322,6 +1323,7 @@ def test_each_folder_of_a_session_has_its_placeholder(tmp_path: Path) -> None:
         ("a-srv-t -srv-t9 -srv-t_x .-srv-t", "a-srv-t -srv-t9 -srv-t_x .-srv-t"),
         ('(/srv/t) "/srv/t" =/srv/t, /srv/t.x /srv/t-x', '({temp}) "{temp}" ={temp}, {temp}.x {temp}-x'),
         ("/srv/t_x /srv/tx x/srv/t ./srv/t -/srv/t _/srv/t", "/srv/t_x /srv/tx x/srv/t ./srv/t -/srv/t _/srv/t"),
+        ("/srv/tX /srv/t9 X/srv/t 9/srv/t -srv-tX X-srv-t", "/srv/tX /srv/t9 X/srv/t 9/srv/t -srv-tX X-srv-t"),
         ("/tmp/tmpabcde /tmp/tmpabc_ef /tmp/tmpabc-ef", "{temp}/tmpabcde {folder-1} {temp}/tmpabc-ef"),
         ("/tmp/tmp.abcde /tmp/tmp.abcdef/x /tmp/tmp.abc_ef", "{temp}/tmp.abcde {folder-2}/x {temp}/tmp.abc_ef"),
         ("/tmp/pytest-of-a/pytest-12/x /tmp/pytest-of-a/x", "{folder-3}/x {temp}/pytest-of-a/x"),

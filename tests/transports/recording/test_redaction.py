@@ -7,6 +7,7 @@ import json
 import os
 import random
 import re
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -1303,7 +1304,8 @@ def learned(environment: dict[str, str], *argv: str, cwd: str = "/srv/shop", own
     return made
 
 
-def test_each_folder_of_a_session_has_its_placeholder(tmp_path: Path) -> None:
+def test_each_folder_of_a_session_has_its_placeholder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/srv/own")  # of this process, where the CLI gets another one
     (tmp_path / "real" / "shop").mkdir(parents=True)
     (tmp_path / "link").symlink_to("real")
     real, link = (os.path.realpath(tmp_path / "real" / "shop"), str(tmp_path / "link" / "shop"))
@@ -1324,7 +1326,7 @@ def test_each_folder_of_a_session_has_its_placeholder(tmp_path: Path) -> None:
         assert made.text(f"{cwd}/x {cwd}.") == "<hackamore-cwd>/x <hackamore-cwd>."
         assert made.text(re.sub("[^A-Za-z0-9]", "-", cwd)) == "<hackamore-cwd-slug>"
     for told, kept in (
-        ("/var/tmp/x /tmp/x /srv/t/x /srv/conf/x", "{temp}/x {temp}/x {temp}/x {config}/x"),
+        ("/var/tmp/x /tmp/x /srv/own/x /srv/t/x /srv/conf/x", "{temp}/x {temp}/x {temp}/x {temp}/x {config}/x"),
         ("-home-ann -srv-conf -tmp -var-tmp -srv-t", "{home-slug} {config-slug} -tmp {temp-slug} {temp-slug}"),
         ("a-srv-t -srv-t9 -srv-t_x .-srv-t", "a-srv-t -srv-t9 -srv-t_x .-srv-t"),
         ('(/srv/t) "/srv/t" =/srv/t, /srv/t.x /srv/t-x', '({temp}) "{temp}" ={temp}, {temp}.x {temp}-x'),

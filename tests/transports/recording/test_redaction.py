@@ -1208,6 +1208,7 @@ def test_a_secret_is_masked_from_its_shortest_length_on(marked: str, least: int)
         *(f"curl a.example{end}x -u bob:abcdefgh" for end in "\n|;&"),
         *(f"mysql shop{end}x -p abcdefgh" for end in "\n|;&\\"),
         *(f"sshpass -e ssh{end}x -p abcdefgh" for end in "\n|;&"),
+        f"«sk-abcdefgh-{SECRET}» «ghp_abcdefghijkl» «sk-abcdefghi-{SECRET}»",  # two overlap
         "https://bob:@h.example https://«:p»@h.example",
         "curl --cookie a=«abcdefgh» -s",
         "cookie  :  a=«abcdefgh»",

@@ -431,6 +431,7 @@ def test_variables_that_hold_secrets_under_longer_names() -> None:
     "text",
     [
         "PWD=/srv/shop and OLDPWD=/srv/stock",
+        "PWD=~/shop-and-stock pass=$SHOP_FILE pwd=/srv/stock",
         "tests pass: everything works, 12345678 passed=12345678",
         "compass=northwest bypass=something sig=abcdefghijkl",
         "the pattern: abcdefghijk, _path=abcdefghijk",
@@ -1209,6 +1210,11 @@ def test_a_secret_is_masked_from_its_shortest_length_on(marked: str, least: int)
         *(f"mysql shop{end}x -p abcdefgh" for end in "\n|;&\\"),
         *(f"sshpass -e ssh{end}x -p abcdefgh" for end in "\n|;&"),
         f"«sk-abcdefgh-{SECRET}» «ghp_abcdefghijkl» «sk-abcdefghi-{SECRET}»",  # two overlap
+        *(
+            f"{{{mark}{name}{mark}: {mark}«abcdefgh»{mark}}}"
+            for name in ("pass", "pwd", "my_pat", "auth", "_auth")
+            for mark in "'\""
+        ),
         "https://bob:@h.example https://«:p»@h.example",
         "curl --cookie a=«abcdefgh» -s",
         "cookie  :  a=«abcdefgh»",

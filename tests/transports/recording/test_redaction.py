@@ -1215,6 +1215,7 @@ def test_a_secret_is_masked_from_its_shortest_length_on(marked: str, least: int)
             for name in ("pass", "pwd", "my_pat", "auth", "_auth")
             for mark in "'\""
         ),
+        'Authorization: Digest response="«abcdefgh»"',
         "https://bob:@h.example https://«:p»@h.example",
         "curl --cookie a=«abcdefgh» -s",
         "cookie  :  a=«abcdefgh»",

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import random
 import re
+import tempfile
 import time
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -164,7 +167,7 @@ PREFIXES = {
 def test_a_key_begins_with_its_prefix_and_has_enough_letters(prefix: str, least: int) -> None:
     key = prefix + ("Ab3_-" * 4)[:least]
     assert redactor().text(f"a {key}.") == "a <hackamore-key-1>."
-    for harmless in (key[:-1], f"x{key}"):
+    for harmless in (key[:-1], f"x{key}", f"X{key}", f"9{key}"):
         assert redactor().text(f"a {harmless}.") == f"a {harmless}."
 
 
@@ -235,7 +238,8 @@ def test_names_of_people_are_masked_and_names_of_machines_stay(monkeypatch: pyte
     for environment in personal:
         made = Redactor(Vault())
         made.prepare(LaunchPlan(argv=("claude",), environment=environment, cwd="/srv"))
-        assert made.text("by ann-lee, bann-lee, ann-lees") == "by <hackamore-user>, bann-lee, ann-lees"
+        others = "bann-lee, ann-lees, Bann-lee, ann-leeS, 9ann-lee, ann-lee9"
+        assert made.text(f"by ann-lee, {others}, ann-lee_") == f"by <hackamore-user>, {others}, <hackamore-user>_"
         assert made.places.live["<hackamore-user>"] == "ann-lee"  # a replay puts it in
     for name, masked in (("eva", True), ("li", False)):  # two letters stand in too many texts
         made = Redactor(Vault())
@@ -400,14 +404,17 @@ def test_variables_that_hold_secrets_under_longer_names() -> None:
     values = {
         "AWS_BEARER_TOKEN_BEDROCK": "bedrock9f8e7d",
         "DB_PASS": "opensesame-1",
-        "ANTHROPIC_CUSTOM_HEADERS": "X-Team: a\nX-Shop: letmein-please\nX-Other: Scheme anotherone-77",
+        "ANTHROPIC_CUSTOM_HEADERS": "X-Team: a\nX-Shop: letmein-please\nX-Other: Scheme anotherone-77\nX: Scheme two parts",
         "KEY_BINDINGS": "standard",
         "KEY_TTL_MS": "3600000000",
     }
     made = Redactor(Vault())
     made.prepare(LaunchPlan(argv=("claude",), environment=values, cwd="/srv"))
-    shown = made.text("bedrock9f8e7d opensesame-1 letmein-please anotherone-77 standard 3600000000")
-    assert shown == "<hackamore-key-1> <hackamore-key-2> <hackamore-key-3> <hackamore-key-4> standard 3600000000"
+    shown = made.text("bedrock9f8e7d opensesame-1 letmein-please anotherone-77 standard 3600000000, two parts")
+    assert (
+        shown
+        == "<hackamore-key-1> <hackamore-key-2> <hackamore-key-3> <hackamore-key-4> standard 3600000000, <hackamore-key-5>"
+    )
     words = ["TOKEN", "SECRET", "PASS", "PASSWORD", "PWD", "KEY", "PAT", "CREDENTIAL", "CREDENTIALS"]
     for secret in (*words, *map(str.lower, words)):
         for name in (f"{secret}_FOR_A", f"A_{secret}_1", f"A_{secret}"):
@@ -434,6 +441,7 @@ def test_a_secret_variable_whose_key_begins_like_a_path_is_masked() -> None:
     "text",
     [
         "PWD=/srv/shop and OLDPWD=/srv/stock",
+        "PWD=~/shop-and-stock pass=$SHOP_FILE pwd=/srv/stock",
         "tests pass: everything works, 12345678 passed=12345678",
         "compass=northwest bypass=something sig=abcdefghijkl",
         "the pattern: abcdefghijk, _path=abcdefghijk",
@@ -665,8 +673,8 @@ def test_more_by_callback() -> None:
     made = redactor(more=lambda text: text.replace("Bluebird", "<project>"))
     kept, _ = made.line(b'{"type":"x","Bluebird":"say \\"Bluebird\\"","k":"sk-ant-abcdefgh"}', inbound=True)
     assert json.loads(kept) == {"type": "x", "<project>": 'say "<project>"', "k": "<hackamore-key-1>"}
-    with pytest.raises(TypeError, match="must return a str"):
-        redactor(more=lambda text: None).line(b'{"a":"b"}', inbound=True)
+    with pytest.raises(TypeError, match="must return a str, not int"):
+        redactor(more=lambda text: 7).line(b'{"a":"b"}', inbound=True)
 
 
 def test_any_json_stays_json() -> None:
@@ -962,6 +970,7 @@ def test_a_long_piece_without_a_space_takes_no_time() -> None:
     [
         ("to\\nann@example.com", "to\\n<hackamore-email-1>"),  # quoted JSON: the letter belongs to its escape
         ("\\tbob@example.com", "\\t<hackamore-email-1>"),
+        ("\\nb@example.com", "\\n<hackamore-email-1>"),
         ("\\n@example.com", "\\<hackamore-email-1>"),  # no escape: an address of one letter
         ("C:\\users\\xavier@example.com", "C:\\users\\<hackamore-email-1>"),  # no letter of an escape
         ("to nora@example.com", "to <hackamore-email-1>"),  # no backslash before it
@@ -1000,7 +1009,7 @@ def test_many_known_secrets_that_begin_or_overlap_in_the_same_way() -> None:
     for value in environment.values():
         for before in ("", "1", "12", "123"):
             assert made.text(f"{before}{value}.") == f"{before}{made.vault.placeholder('key', value)}."
-    assert "rest" not in made.text("abcdefgh-and-rest-and-rest")
+    assert PLACEHOLDER.fullmatch(made.text("abcdefgh-and-rest-and-rest"))
 
 
 @pytest.mark.parametrize("value", ["sch\u00f6nes-Wetter", 'quo"ted\\12'])
@@ -1086,3 +1095,377 @@ def test_the_mark_that_ends_a_quoted_text_may_begin_the_next_name(begin: str) ->
     """The text was cut off: the first mark that is not quoted belongs to what follows."""
     quoted = begin.replace('"', '\\"')
     assert PLAIN not in redactor().text(f'{quoted}"headers":{{"B":"{PLAIN}"}}')
+
+
+def everywhere(text: str) -> set[str]:
+    """Return a text as it is kept alone, in a frame, and in a frame that is so long that it is searched in another way."""
+    made, long = redactor(), "x" * (1 << 16) + "\n"
+    shown = {made.text(text)}
+    for before, ascii_only in (("", True), (long, False)):
+        line = json.dumps({"type": "x", "v": before + text}, ensure_ascii=ascii_only).encode()
+        shown.add(json.loads(made.line(line, inbound=True)[0])["v"].removeprefix(before))
+    return shown
+
+
+def masked(marked: str) -> str:
+    """Return what must be left of a text whose secrets stand between `«` and `»`; a number becomes a text."""
+    number = iter(range(1, 10))
+    mark = {True: '"<hackamore-key-{}>"', False: "<hackamore-key-{}>"}
+    return re.sub("«(.*?)»", lambda at: mark[NUMBER.fullmatch(at[1]) is not None].format(next(number)), marked)
+
+
+NUMBER = re.compile("-?[0-9][0-9.e+]*")
+
+
+def unmarked(marked: str) -> str:
+    return marked.replace("«", "").replace("»", "")
+
+
+@pytest.mark.parametrize(
+    ("marked", "least"),
+    [
+        ("«SG.{}.ABCDEFGHIJKLMNOP»", 16),
+        ("«SG.ABCDEFGHIJKLMNOP.{}»", 16),
+        ("«AKIA{}»", 16),
+        ("«ASIA{}»", 16),
+        ("«AIza{}»", 30),
+        ("«AGE-SECRET-KEY-1{}»", 16),
+        ("https://hooks.slack.com/services/«{}»", 16),
+        ("https://discord.com/api/webhooks/«{}/abcdefghijklmnop»", 8),
+        ("https://discord.com/api/webhooks/«12345678/{}»", 16),
+        ("https://acc.blob.core.windows.net/c?sig=«{}»", 16),
+        ("«eyJ{}.abcdefgh.»", 8),
+        ("«eyJabcdefgh.{}.»", 8),
+        ("sshpass -p «{}»", 8),
+        ("docker login -p «{}»", 8),
+        ("mysql -p«{}» shop", 8),
+        ("login anna password «{}»", 8),
+        ("curl -u bob:«{}»", 8),
+        ("Cookie: a=«{}»", 8),
+        ("Cookie: «{}»", 8),
+        ("curl -b a=«{}»", 8),
+        ("token=«{}»", 8),
+        ("token='«{}»'", 8),
+        ("<token>«{}»</token>", 8),
+        ('"name": "token", "value": "«{}»"', 8),
+        ("--token «{}»", 8),
+        ("say bearer «{}»", 16),
+        ("Authorization: token «{}»", 8),
+        ('Authorization: Digest a="b", response="«{}»"', 8),
+    ],
+)
+def test_a_secret_is_masked_from_its_shortest_length_on(marked: str, least: int) -> None:
+    digits = "0123456789" * 4
+    assert everywhere(unmarked(marked.format(digits[:least]))) == {masked(marked)}
+    shorter = unmarked(marked.format(digits[: least - 1]))
+    assert everywhere(shorter) == {shorter}
+
+
+@pytest.mark.parametrize(
+    "marked",
+    [
+        # every letter that a secret may consist of
+        "«ghp_Az09_-Az09_-Az09».",
+        "«SG.Az09_-Az09_-Az09.Az09_-Az09_-Az09».",
+        "«AIzaAz09_-Az09_-Az09_-Az09_-Az09_-».",
+        "«eyJAz09_-Az.Az09_-Az.Az09_-».",
+        "https://hooks.slack.com/services/«Az09/Az09/Az09/Az09»?",
+        "https://discord.com/api/webhooks/«1234567890/Az09_-Az09_-Az09»?",
+        "/c?sig=«Az09%+/=_-Az09%+/=_-»&x=1",
+        "bearer «Az09._~+/=-Az09._~+/=-», so",
+        "token=«a!#$%&*+-./:=?@^_|~b»",
+        "token='«a b`,;(){{}}[]c»'",
+        # what ends one
+        *(f"token=«abcdefgh»{end}ijklmnop" for end in " \t\n\"'`,;<>(){}[]\\"),
+        *(f"--token «abcdefgh»{end}ijklmnop" for end in " \n\"'`,;<>(){}[]\\"),
+        *(f"token='«abcd efgh»'{end}ijklmnop" for end in " ,;)}]"),
+        *(f"mysql -p«abcdefgh»{end}ijklmnop" for end in " \n\"'\\<>"),
+        *(f"curl -u a:«abcdefgh»{end}ijklmnop" for end in " \n\"'\\<>"),
+        *(f"login a password «abcdefgh»{end}ijklmnop" for end in " \n\"'\\<>"),
+        *(f"Cookie: a=«abcdefgh»{end}ijklmnop" for end in "\r\n\"'`\\<>|;,"),
+        *(f"say bearer «abcdefgh01234567»{end}x" for end in " \n\"',;:<>(){}[]\\"),
+        *(f"http://«ann:secret»@{end}x" for end in ("h", "h.example/", "127.0.0.1:80/")),
+        # what stands between a name and its value
+        *(
+            f"{name}{between}«abcdefgh»"
+            for name in ("api_key", "MY_TOKEN", "client_secret", "password", "x-amz-signature", "Authorization")
+            for between in (
+                "=",
+                ":",
+                " = ",
+                " : ",
+                ": ",
+                "=>",
+                " => ",
+                "=\\",
+                '="',
+                "='",
+                ': \\"',
+                "':'",
+                '" : "',
+                "\t=\t",
+            )
+        ),
+        *(f"{name}={scheme} «abcdefgh»" for name in ("token", "api_key") for scheme in ("Bearer", "BASIC", "basic ")),
+        *(
+            f"{name}{between}«abcdefgh»"
+            for name in ("pass", "pwd", "_pat", "_auth")
+            for between in ('="', "='", "=", '" : "')
+        ),
+        *(f"Authorization:{scheme} «abcdefgh»" for scheme in ("token", "aws4", "x", " Api_Key", "Basic")),
+        *(
+            f"--{name}{between}«abcdefgh»"
+            for name in ("password", "x-token", "secret")
+            for between in (" ", "  ", "\n", " '", '="', "=")
+        ),
+        *(f"sshpass {flag}«abcdefgh» ssh" for flag in ("-p", "-p ", "-p '", '-p"', '-p \\"')),
+        "x -p abcdefgh; sshpass -v -p «abcdefgh»",
+        "docker  login  registry.example -u anna -p «abcdefgh»",
+        "mysqldump -h db -p«abcdefgh»",
+        "curl https://h.example/?a=b -s --user bob:«abcdefgh»",
+        "curl -u=bob:«abcdefgh»",
+        "machine h.example login anna\n  password «abcdefgh»",
+        "Cookie: a=1; b=«abcdefgh»; c; d=«ijklmnop»",
+        "Set-Cookie: a=«abcdefgh»; expires=Wednesday, 01-Jan; path=/abcdefgh",
+        *(f"Cookie: a=«abcdefgh»{end}b=ijklmnop" for end in "\r\n\"'`\\<>|"),
+        "curl a.example | x -u bob:abcdefgh; curl -u bob:«ijklmnop»",
+        *(f"curl a.example{end}x -u bob:abcdefgh" for end in "\n|;&"),
+        *(f"mysql shop{end}x -p abcdefgh" for end in "\n|;&\\"),
+        *(f"sshpass -e ssh{end}x -p abcdefgh" for end in "\n|;&"),
+        f"«sk-abcdefgh-{SECRET}» «ghp_abcdefghijkl» «sk-abcdefghi-{SECRET}»",  # two overlap
+        *(
+            f"{{{mark}{name}{mark}: {mark}«abcdefgh»{mark}}}"
+            for name in ("pass", "pwd", "my_pat", "auth", "_auth")
+            for mark in "'\""
+        ),
+        'Authorization: Digest response="«abcdefgh»"',
+        "https://bob:@h.example https://«:p»@h.example",
+        "curl --cookie a=«abcdefgh» -s",
+        "cookie  :  a=«abcdefgh»",
+        "'env': {'A': '«x \" y»', 'B': \"«z ' w»\"} 'seven'",
+        "\"apiKeyHelper\" : '«x y»','d':'seven'",
+        '"Cookie": "a=«abcdefgh»"',
+    ],
+)
+def test_a_secret_is_masked_with_all_its_letters_and_nothing_else(marked: str) -> None:
+    assert everywhere(unmarked(marked)) == {masked(marked)}
+
+
+@pytest.mark.parametrize(
+    "marked",
+    [
+        '"env":{"A":"«x y»","B":"«z»"},"c":"seven"',
+        '"env":{"A":"«x \\" y»","B":"«z»"} "seven"',
+        '"env":{"A":"«x \' y»","B":"«z»"} "seven"',
+        '"env":{"A":{"B":"«x»"},"C":["«y»",{"D":"«z»"}],"E":"«w»"},"f":"seven"',
+        '"env":{"A":"«x }»","B":"«{ y»","C":"«]»"},"d":"seven"',
+        '"env":{"A" :"«x»", "B"  :  "«y»" , "C": "«z»" } , "d" : "seven"',
+        '"env":{"env":{"A":"«x y»"},"B":"«z»"},"c":"seven"',
+        '"env":{"apiKeyHelper":"«x y»","B":"«z»"},"c":"seven","headers":{"D":"«w»"}',
+        '"headers":["«x»",["«y»"],"«z»"],"d":"seven"',
+        '"env":{"A":«7»,"B":[«-1.5e+3» , «17»],"C" : «8»},"d":7',
+        '"headers":[«7», «8» ],"c": [7]',
+        '"env":[7a, a7, «9»]',
+        '"headers" : [] , "d":"seven"',
+        '"env":{"A":"","B":true,"C":null},"d":"seven", "n": 7',
+        '"env":{"A":"«x»"},"b":"seven","headers":{"C":"«y»"},"d":"eight"',
+        '"apiKeyHelper":"«x y»","d":"seven"',
+        '"apiKeyHelper":"«x \\"y\\" z»","d":"seven"',
+        '"apiKeyHelper":"","d":"seven"',
+        '"env":"seven","apiKeyHelper":7,"headers":8',
+        '"xenv":{"A":"x"},"envs":{"A":"x"},env:{"A":"x"}',
+        # The text was cut off.
+        '"env":{"A":"«x y»',
+        '"env":{"A":«123»',
+        '"env":{"A":"«x y »"headers":{"B":"«z w»"}} after "seven"',
+        '\\"env\\":{\\"A\\":\\"«x y »"headers":{"B":"«z w»"}} after "seven"',
+        '\\"env\\":{\\"A\\":\\"«x y»" after "seven"',
+        '\\"apiKeyHelper\\":\\"«x y»" after "seven"',
+    ],
+)
+def test_what_is_masked_for_its_place_ends_where_json_ends_it(marked: str) -> None:
+    """In a text, and quoted in JSON, however often."""
+    text, kept, values = unmarked(marked), masked(marked), re.findall("«(.*?)»", marked)
+    for _ in range(4):
+        assert everywhere(text) == {kept}
+        text, kept = json.dumps({"v": text, "w": "seven"}), json.dumps({"v": kept, "w": "seven"})
+    made = redactor()
+    made.text(unmarked(marked))
+    assert list(made.vault.values.values()) == [re.sub(r'\\(["\'])', r"\1", value) for value in values]
+
+
+def test_a_number_is_masked_before_the_mark_that_ends_the_text_in_which_it_is_quoted() -> None:
+    assert redactor().text('{"v": "{\\"env\\":{\\"A\\":123", "c": 7}') == (
+        '{"v": "{\\"env\\":{\\"A\\":\\"<hackamore-key-1>\\"", "c": 7}'
+    )
+
+
+@pytest.mark.parametrize(
+    "marked",
+    [
+        '{"env": {"A": "«x»", "B": {"C": "«y»", "D": [«1», {"E": "«z»"}]}, "F": "«u»"}, "b": "c", "n": -1}',
+        '{"env": {"headers": {"A": "«x»"}, "B": "«y»"}, "b": ["c"]}',
+        '{"env": [{"A": [], "B": {}}, "«x»"], "b": {"c": "d"}}',
+        '{"env": "seven", "b": {"c": "d"}, "headers": 7, "e": [8]}',
+        '{"servers": [{"name": "a", "env": null}, {"name": "b", "x": ["y", 7]}]}',
+        '{"servers": [{"headers": true}, ["a", 7], [{"apiKeyHelper": null}, 7]]}',
+        '{"apiKeyHelper": "«x»", "b": "c", "n": 7}',
+        '{"apiKeyHelper": «7», "b": "c", "n": 7}',
+        '{"apiKeyHelper": {"a": "«x»", "b": ["«y»", «-8.5e+3»]}, "b": "c", "n": 7}',
+        '{"apiKeyHelper": ["«x»", «2»], "b": ["c", 7]}',
+        '{"apiKeyHelper": "", "env": {"A": "", "B": "«x»"}}',
+        '{"token": ["«harbour seven»", "«harbour eight»"], "b": "harbour nine"}',
+        '{"token": "harbour", "secret": "«harbour8»", "tokens": "harbour9"}',
+        '["--token", "«harbour seven»", "harbour eight", "-v", "harbour nine", "--x", "harbour ten"]',
+        '[["-x", "--token", 7, "«harbour seven»"], ["harbour eight"]]',
+        '{"name": "DB_PASSWORD", "value": "«harbour seven»", "b": "harbour eight"}',
+        '[{"name": "DB_PASSWORD", "value": "harbour"}, {"name": "COLOUR", "value": "harbour seven"}]',
+        '{"n": "DB_PASSWORD", "value": "harbour seven", "name": "COLOUR", "values": "harbour eight"}',
+        '{"«sk-ant-abcdefgh»": 1}',
+    ],
+)
+def test_values_of_a_frame_are_masked_for_their_place_and_nothing_else(marked: str) -> None:
+    text = unmarked(marked)
+    for spaced in (text, text.replace(": ", ":").replace(", ", ","), text.replace(":", " :\n ").replace(",", " ,\t")):
+        assert json.loads(redactor().line(spaced.encode(), inbound=True)[0]) == json.loads(masked(marked))
+
+
+def learned(environment: dict[str, str], *argv: str, cwd: str = "/srv/shop", own: tuple[str, ...] = ()) -> Redactor:
+    made = Redactor(Vault())
+    made.prepare(LaunchPlan(argv=("claude", *argv), environment=environment, cwd=cwd, own_variables=own))
+    return made
+
+
+def test_each_folder_of_a_session_has_its_placeholder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/srv/own")  # of this process, where the CLI gets another one
+    (tmp_path / "real" / "shop").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("real")
+    real, link = (os.path.realpath(tmp_path / "real" / "shop"), str(tmp_path / "link" / "shop"))
+    environment = {"HOME": "/home/ann", "TMPDIR": "/srv/t", "CLAUDE_CONFIG_DIR": "/srv/conf/", "USER": "ann-lee"}
+    made = learned(environment, cwd=link)
+    assert made.places.live == {
+        "<hackamore-cwd>": link,
+        "<hackamore-cwd-slug>": re.sub("[^A-Za-z0-9]", "-", link),
+        "<hackamore-config>": "/srv/conf",
+        "<hackamore-config-slug>": "-srv-conf",
+        "<hackamore-home>": "/home/ann",
+        "<hackamore-home-slug>": "-home-ann",
+        "<hackamore-temp>": "/srv/t",
+        "<hackamore-temp-slug>": "-srv-t",
+        "<hackamore-user>": "ann-lee",
+    }
+    for cwd in (link, real):
+        assert made.text(f"{cwd}/x {cwd}.") == "<hackamore-cwd>/x <hackamore-cwd>."
+        assert made.text(re.sub("[^A-Za-z0-9]", "-", cwd)) == "<hackamore-cwd-slug>"
+    for told, kept in (
+        ("/var/tmp/x /tmp/x /srv/own/x /srv/t/x /srv/conf/x", "{temp}/x {temp}/x {temp}/x {temp}/x {config}/x"),
+        ("-home-ann -srv-conf -tmp -var-tmp -srv-t", "{home-slug} {config-slug} -tmp {temp-slug} {temp-slug}"),
+        ("a-srv-t -srv-t9 -srv-t_x .-srv-t", "a-srv-t -srv-t9 -srv-t_x .-srv-t"),
+        ('(/srv/t) "/srv/t" =/srv/t, /srv/t.x /srv/t-x', '({temp}) "{temp}" ={temp}, {temp}.x {temp}-x'),
+        ("/srv/t_x /srv/tx x/srv/t ./srv/t -/srv/t _/srv/t", "/srv/t_x /srv/tx x/srv/t ./srv/t -/srv/t _/srv/t"),
+        ("/srv/tX /srv/t9 X/srv/t 9/srv/t -srv-tX X-srv-t", "/srv/tX /srv/t9 X/srv/t 9/srv/t -srv-tX X-srv-t"),
+        ("/tmp/tmpabcde /tmp/tmpabc_ef /tmp/tmpabc-ef", "{temp}/tmpabcde {folder-1} {temp}/tmpabc-ef"),
+        ("/tmp/tmp.abcde /tmp/tmp.abcdef/x /tmp/tmp.abc_ef", "{temp}/tmp.abcde {folder-2}/x {temp}/tmp.abc_ef"),
+        ("/tmp/pytest-of-a/pytest-12/x /tmp/pytest-of-a/x", "{folder-3}/x {temp}/pytest-of-a/x"),
+        ("/tmp/pytest-of-/pytest-1 /tmp/pytest-of-a/pytest-", "{temp}/pytest-of-/pytest-1 {temp}/pytest-of-a/pytest-"),
+        ("/tmp/tmpabcdef\\n /tmp/tmpabcdefg", "{folder-4}\\n {folder-5}"),
+    ):
+        assert made.text(told) == re.sub("{(.*?)}", r"<hackamore-\1>", kept)
+
+
+@pytest.mark.parametrize("text", ["\\n{}", "\\r{}\\t", "\\u00e9{}", "\\\\n{}", "\\b{}\\f"])
+@pytest.mark.parametrize(
+    ("told", "kept"),
+    [
+        ("/home/ann/x", "<hackamore-home>/x"),
+        ("ann-lee", "<hackamore-user>"),
+        ("sk-abcdefgh", "<hackamore-key-1>"),
+        ("AKIA0123456789ABCDEF", "<hackamore-key-1>"),
+        ("SG.abcdefghijklmnop.abcdefghijklmnop", "<hackamore-key-1>"),
+        ("eyJabcdefgh.abcdefgh.", "<hackamore-key-1>"),
+        ("token=abcdefgh", "token=<hackamore-key-1>"),
+    ],
+)
+def test_the_letter_of_an_escape_hides_no_word(text: str, told: str, kept: str) -> None:
+    """JSON that is quoted in JSON has `\\n` before the first word of a line."""
+    assert everywhere(text.format(told)) == {text.format(kept)}
+
+
+def test_variables_that_were_set_are_learned_as_they_are_and_without_a_scheme() -> None:
+    own = {
+        "A": "/no/such/thing",
+        "B": "usr/bin-x",
+        "C": "Token opensesame",
+        "D": "Bearer openharbour",
+        "E": "Basic dXNlcjpw1",
+        "F": "eight888",
+        "G": "seven77",
+        "H": "/usr/bin:/no/such",
+    }
+    made = learned(own, own=(*own, "NOT_SET"))
+    for secret in (*list(own.values())[:6], "openharbour", "dXNlcjpw1"):
+        assert re.fullmatch(r"in <hackamore-key-\d>\.", made.text(f"in {secret}."))
+    for plain in ("seven77", "/usr/bin:/no/such", "opensesame"):
+        assert made.text(f"in {plain}.") == f"in {plain}."
+
+
+def test_a_secret_variable_need_not_be_utf_8() -> None:
+    made = learned({"A_TOKEN": "abc\udcff d/f9"})
+    encoded = base64.b64encode(b"abc\xff d/f9").decode()
+    for spelling in ("abc\udcff d/f9", "abc%FF%20d%2Ff9", "abc%ff+d/f9", encoded):
+        assert re.fullmatch(r"in <hackamore-key-\d>\.", made.text(f"in {spelling}."))
+
+
+@pytest.mark.parametrize("strings", [1, 200])
+def test_escapes_and_half_characters_hide_nothing_in_frames_of_any_length(strings: int) -> None:
+    for size in (1, 1 << 16):
+        frame = {"a": ["x"] * strings, "b": "x" * size, "c": "%", "d": "\ud83d seven"}
+        for told, kept in (
+            ("ann\\u0040example.com", "<hackamore-email-1>"),
+            ("\\u0073k-ant-abcdefgh \\ud83d", "<hackamore-key-1> \ud83d"),
+            ("\\/home\\/ann\\/x", "<hackamore-home>/x"),
+            ("\\u0074oken=abcdefgh", "token=<hackamore-key-1>"),
+        ):
+            line = json.dumps(frame).replace("%", told).encode()
+            assert json.loads(redactor().line(line, inbound=True)[0]) == {**frame, "c": kept}
+
+
+def test_secrets_of_urls_and_arguments_are_learned_but_not_what_stands_beside_them() -> None:
+    servers: dict[str, Any] = {
+        "a": {
+            "url": "https://h/x?api_key=letmein-please&page=2",
+            "args": [
+                *("a1b2c3d4e5f6g7h8i9j0", "a1b2cdefghijklmnopqr", "12345678901234567890", "a1b2c3d4e5f6g7h8i9j"),
+                *("a1b2c3d4_+=-g7h8i9j0", "a1b2c3d4/5f6g7h8i9j0k", "--api-key", "opensesame-1", 7),
+            ],
+        },
+        "b": [{"url": 7, "args": "x"}],
+    }
+    environment = {"A": "https://ann:orch%69d:m@h/x", "B": "postgres://u:gardens7@h", "C": "x --password seven-77-x"}
+    argv = (f"--mcp-config={json.dumps(servers)}", "{not JSON", "--x=[", '[{"env":{"A":"harbour one"}}]')
+    made = learned(environment, *argv)
+    args = servers["a"]["args"]
+    for secret in (
+        *("letmein-please", "letmein-please&page=2", args[0], args[4], "opensesame-1", "harbour one"),
+        *("orch%69d:m", "orchid:m", "ann:orch%69d:m", "gardens7", "seven-77-x"),
+    ):
+        assert re.fullmatch(r"in <hackamore-key-\d+>\.", made.text(f"in {secret}.")), secret
+    for plain in (*args[1:4], args[5], "postgres", "page=2"):
+        assert made.text(f"in {plain}.") == f"in {plain}."
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("Az09._%+-x@example.com", "<hackamore-email-1>"),
+        ("<a@b.co>, (c@d.example)", "<<hackamore-email-1>>, (<hackamore-email-2>)"),
+        ("a@b.co@d.example", "<hackamore-email-1>@d.example"),
+        ("a@b.co.", "<hackamore-email-1>."),
+        ("a@b.c a@b @b.co a@-_.co a@b.c0", "a@b.c a@b @b.co a@-_.co a@b.c0"),
+        ("a@x-9.b-c.d.e.f.g.h.co", "<hackamore-email-1>"),
+        (f"{'a' * 70}@b.co", f"{'a' * 6}<hackamore-email-1>"),
+        (f"a@{'b' * 63}.co a@{'b' * 64}.co", f"<hackamore-email-1> a@{'b' * 64}.co"),
+    ],
+)
+def test_an_address_is_masked_with_all_its_letters_and_nothing_else(text: str, kept: str) -> None:
+    assert everywhere(text) == {kept}

@@ -372,7 +372,7 @@ _MASKED = [
 ]
 _RULES = [*_SHAPES, *_NAMED, *_MASKED]
 _GROUPS = _together(_RULES)
-_PART = re.compile(rb"""(?<!\\)(\\*+)(["'])|[{}\[\]]|(?<=[\s:,\[])-?[0-9][0-9.eE+-]*+(?![^\s,\]}])""")
+_PART = re.compile(rb"""(?<!\\)(\\*+)(["'])|[{}\[\]]|(?<=[\s:,\[])-?[0-9][0-9.eE+-]*+(?![^\s,\]}\\"'])""")
 _A_NAME = re.compile(rb"\s*+:")
 
 _MAYBE = [
@@ -676,7 +676,7 @@ class Redactor:
             elif sign in "}]":
                 masked = 0 if masked == depth else masked
                 depth -= 1
-                new = ""
+                follows, new = 0, ""
             elif sign != '"':
                 new = json.dumps(self.vault.placeholder("key", found[0])) if masked or follows == 2 else ""
                 follows = 0

@@ -7,7 +7,6 @@ changed simulated CLI, because the frames of the real CLI decide.
 from __future__ import annotations
 
 import json
-import re
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any

@@ -29,8 +29,8 @@ class Peer:
     """One process of a simulated CLI, and its host.
 
     Args:
-        answers: by the event of a hook, the method of a server, or the subtype of another request: the response, a function that makes it
-            of the request, or None to leave the request open. By default each response is empty.
+        answers: responses by the event of a hook, the method of a server, or the subtype of another request; by default empty ones. A
+            function makes the response of the request, and None leaves the request open.
         run: the run of the script that the process continues; None starts `script`.
     """
 

@@ -7,6 +7,7 @@ changed simulated CLI, because the frames of the real CLI decide.
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -508,6 +509,106 @@ def a_process_that_resumes() -> Peer:
     return after
 
 
+def decisions_of_hooks_about_permission() -> Peer:
+    script = Script().user("go")
+    for number in range(4):
+        script.calls("Bash", bash(f"touch {number}"))
+    script.expect_hook("PermissionRequest").expect_hook("PreToolUse").says("Done.").user("end").calls(
+        "Bash", bash("touch a")
+    ).says("Late.")
+    answers = {
+        "PermissionRequest": once(
+            decided("allow", updatedInput={"command": "echo b"}), decided("deny", message="never"), {}, decided("allow")
+        ),
+        "can_use_tool": once(
+            None, None, {"behavior": "allow", "updatedInput": {}}, {"behavior": "deny", "message": "no"}, None
+        ),
+    }
+    peer = Peer(script, *ASKS, answers=answers)
+    peer.ask("initialize", hooks=hooks("PermissionRequest", "PreToolUse"))
+    peer.say("go")
+    peer.say("end", "prompt-2")
+    peer.end()
+    return peer
+
+
+def hooks_without_a_host() -> Peer:
+    answers = once(
+        specific("PreToolUse", permissionDecision="ask", permissionDecisionReason="really"),
+        specific("PreToolUse", permissionDecision="allow"),
+        specific("PreToolUse", permissionDecision="allow"),
+    )
+    script = (
+        Script().user("go").calls("Bash", bash("touch a")).calls("Bash", bash("touch b")).calls("Bash", bash("curl c"))
+    )
+    script.calls("WebFetch", {"url": "https://a.example"}).calls("Read", {"file_path": "in/a"}, result="a").calls(
+        "Grep", {"pattern": "a"}
+    )
+    peer = Peer(
+        script.says("Done."),
+        "--permission-mode",
+        "dontAsk",
+        "--disallowedTools",
+        "Bash(curl *)",
+        answers={"PreToolUse": answers},
+    )
+    peer.ask("initialize", hooks=hooks("PreToolUse"))
+    peer.say("go")
+    return peer
+
+
+def subagents_that_may_not() -> Peer:
+    inner = (
+        Script()
+        .calls("Bash", bash("touch a"))
+        .expect_permission("Bash", decision="deny")
+        .calls("Nope", {})
+        .calls("mcp__shop__price", {})
+    )
+    inner.expect_result("2.5").says("Denied.")
+    script = Script().user("go").subagent("look", inner).expect_result("Denied.").says("Done.")
+    script.user("more").subagent("wait", inner, background=True).says("Started.").task_ends().says("Ended.")
+    peer = Peer(
+        script,
+        *ASKS,
+        *SERVER,
+        "--allowedTools",
+        "mcp__shop",
+        answers={**SHOP, "can_use_tool": {"behavior": "deny", "message": "no"}},
+    )
+    peer.ask("initialize", hooks=hooks("SubagentStart", "SubagentStop", "PostToolUse"))
+    peer.say("go")
+    peer.say("more", "prompt-2")
+    return peer
+
+
+def a_limit_of_the_plan() -> Peer:
+    later = datetime(2100, 1, 1, 15, 30, tzinfo=UTC)
+    script = Script().user("one").says("One.").usage_limited(later).user("two").says("Two.")
+    peer = Peer(script, "--include-partial-messages")
+    peer.ask("initialize", hooks=hooks("StopFailure"))
+    for number, prompt in enumerate(("one", "two", "two"), 1):
+        peer.say(prompt, f"prompt-{number}")
+    return peer
+
+
+def servers_of_a_handshake() -> Peer:
+    manifests = {"shop": {"toolsListResult": {"tools": [PRICE, 5]}}, "late": {"toolsListResult": {}}}
+    answers = {
+        **SHOP,
+        "tools/call": of_server(content=[{"type": "text", "text": "2.5"}]),
+        "initialize": once({}, of_server()({"message": {}})),
+    }
+    peer = Peer(
+        Script().user("go").calls("mcp__shop__price", {"article": "tea"}).says("Done."), *BYPASS, answers=answers
+    )
+    peer.ask("initialize", sdkMcpServers=["shop", "late"], sdkMcpServerManifests=manifests)
+    peer.say("go")
+    peer.ask("mcp_status")
+    peer.ask("get_binary_version")
+    return peer
+
+
 CONVERSATIONS: dict[str, Callable[[], Peer]] = {
     made.__name__.replace("_", " "): made
     for made in (
@@ -527,6 +628,11 @@ CONVERSATIONS: dict[str, Callable[[], Peer]] = {
         requests_of_the_host,
         faults_and_prompts_that_do_not_fit,
         a_process_that_resumes,
+        decisions_of_hooks_about_permission,
+        hooks_without_a_host,
+        subagents_that_may_not,
+        a_limit_of_the_plan,
+        servers_of_a_handshake,
     )
 }
 

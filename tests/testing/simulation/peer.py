@@ -47,6 +47,7 @@ class Peer:
         self.frames: list[dict[str, Any]] = []
         self.answers: Mapping[str, Any] = answers or {}
         self._requests = 0
+        self._unanswered: list[dict[str, Any]] = []
         self._read()
 
     def send(self, frame: Mapping[str, Any]) -> None:
@@ -72,25 +73,24 @@ class Peer:
         self._read()
         return self.simulation.exit_code
 
-    def answer(self, request_id: str, response: Any, *, error: str | None = None) -> None:
-        """Answer a request of the CLI."""
-        outcome = (
-            {"subtype": "success", "response": response} if error is None else {"subtype": "error", "error": error}
-        )
-        self.send({"type": "control_response", "response": {**outcome, "request_id": request_id}})
+    def answer(self, request_id: str, response: Any) -> None:
+        """Answer a request of the CLI that was left open."""
+        self._respond(request_id, {"subtype": "success", "response": response})
+        self._read()
 
     def _read(self) -> None:
+        """Take all that is sent, and then answer the requests in it, one after the other."""
         while True:
             data, seconds = self.simulation.next()
-            if data is None and seconds == 0:
-                continue
-            if not data:
+            if data:
+                frames = [json.loads(line) for line in data.splitlines()]
+                self.frames += frames
+                self._unanswered += [frame for frame in frames if frame["type"] == "control_request"]
+            elif self._unanswered:
+                frame = self._unanswered.pop(0)
+                self._answer(frame["request_id"], frame["request"])
+            elif data is not None or seconds != 0:
                 return
-            for line in data.splitlines():
-                frame = json.loads(line)
-                self.frames.append(frame)
-                if frame["type"] == "control_request":
-                    self._answer(frame["request_id"], frame["request"])
 
     def _answer(self, request_id: str, request: dict[str, Any]) -> None:
         inner = {"hook_callback": ("input", "hook_event_name"), "mcp_message": ("message", "method")}
@@ -98,9 +98,13 @@ class Peer:
         answer = self.answers.get(request[part][name] if part else request["subtype"], {})
         found = answer(request) if callable(answer) else answer
         if isinstance(found, Exception):
-            self.answer(request_id, None, error=str(found))
+            self._respond(request_id, {"subtype": "error", "error": str(found)})
         elif found is not None:
-            self.answer(request_id, found)
+            self._respond(request_id, {"subtype": "success", "response": found})
+
+    def _respond(self, request_id: str, outcome: dict[str, Any]) -> None:
+        frame = {"type": "control_response", "response": {**outcome, "request_id": request_id}}
+        self.simulation.receive_data(json.dumps(frame).encode() + b"\n")
 
     def lines(self) -> list[str]:
         """Return the frames as JSON: equal ids have equal numbers, and the id of a frame and its session are left out."""

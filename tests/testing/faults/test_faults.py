@@ -405,13 +405,19 @@ class Silent:
     def start(self, plan: Any) -> None:
         """Start nothing."""
 
-    send = end_input = start
+    def send(self, data: bytes) -> None:
+        """Take nothing."""
+
+    def end_input(self) -> None:
+        """End nothing."""
 
     def receive(self, timeout: float | None = None) -> bytes | None:
         self.limits.append(timeout)
         return None
 
-    wait_exit = receive
+    def wait_exit(self, timeout: float | None = None) -> int | None:
+        self.limits.append(timeout)
+        return None
 
     def stop(self, *, turn_open: bool) -> None:
         """Stop nothing."""

@@ -592,6 +592,13 @@ def a_limit_of_the_plan() -> Peer:
     return peer
 
 
+def a_server_that_fails() -> Peer:
+    peer = Peer(Script().user("go").api_error(500, "Too bad"))
+    peer.ask("initialize")
+    peer.say("go")
+    return peer
+
+
 def servers_of_a_handshake() -> Peer:
     manifests = {"shop": {"toolsListResult": {"tools": [PRICE, 5]}}, "late": {"toolsListResult": {}}}
     answers = {
@@ -633,6 +640,7 @@ CONVERSATIONS: dict[str, Callable[[], Peer]] = {
         subagents_that_may_not,
         a_limit_of_the_plan,
         servers_of_a_handshake,
+        a_server_that_fails,
     )
 }
 

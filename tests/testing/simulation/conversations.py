@@ -267,7 +267,13 @@ def tools_of_a_server() -> Peer:
             "structuredContent": {"n": 2.0, "in": ["é"]},
             "_meta": {"k": 1},
         },
-        {"content": [{"type": "resource", "resource": {**data, "mimeType": "image/gif"}}, {"type": "resource"}]},
+        {
+            "content": [
+                {"type": "resource", "resource": {**data, "mimeType": "image/gif"}},
+                {"type": "resource"},
+                {"type": "audio", "data": "QUJD"},
+            ]
+        },
     ]
     script = Script().user("go")
     for _ in given:

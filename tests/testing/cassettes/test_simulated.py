@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from hackamore import Options, sync
+from hackamore._engine.launch import build_plan
 from hackamore._engine.session.core import SessionBase
 from hackamore.hooks import HookMatcher, HookOutput
 from hackamore.permissions import Allow, Deny
@@ -119,3 +121,26 @@ def test_sessions_that_may_have_changed_places_are_told_how_to_keep_them(
     with pytest.raises(CassetteMismatchError, match="another prompt") as caught, cassette(tmp_path / "tape.jsonl"):
         talk("two", None)
     assert ("name them, transport=tape.transport(name=...)" in str(caught.value)) == hinted
+
+
+def test_a_host_may_be_idle_for_longer_than_the_patience(tmp_path: Path) -> None:
+    path, options = tmp_path / "idle.jsonl", Options()
+    cli = SimulatedCLI(Script().user("one").says("One."))
+    with cassette(path), sync.Session(options, transport=cli) as session:
+        session.send("one").result()
+        session.wait_idle()
+    recorded = [json.loads(line) for line in path.read_bytes().splitlines()]
+    plan = build_plan(options, prompt=None, session=True, base_environment={}, child_id="one", local=False)
+    with cassette(path, patience=1e-6) as tape:
+        transport, _ = tape.open(SimulatedCLI(Script()).for_sync, options, local=False, blocking=True, name=None)
+        transport.start(plan)
+        received = b""
+        for line in recorded:
+            if line.get("k") == "out":
+                transport.send(json.dumps(line["f"]).encode() + b"\n")
+                while data := transport.receive(0):
+                    received += data
+        assert b'"state":"idle"' in received
+        assert transport.receive(0) is None
+        transport.end_input()
+        transport.stop(turn_open=False)

@@ -391,3 +391,46 @@ def test_messages_have_their_classes(shell: Shell) -> None:
 )
 def test_the_names_of_frames_in_faults(frame: dict[str, Any], name: str) -> None:
     assert frame_name(frame) == name
+
+
+class Silent:
+    """A transport whose CLI is silent: it keeps the limits of waits, and does not wait."""
+
+    pid = None
+    stderr_tail = b""
+
+    def __init__(self) -> None:
+        self.limits: list[float | None] = []
+
+    def start(self, plan: Any) -> None:
+        """Start nothing."""
+
+    def send(self, data: bytes) -> None:
+        """Take nothing."""
+
+    def end_input(self) -> None:
+        """End nothing."""
+
+    def receive(self, timeout: float | None = None) -> bytes | None:
+        self.limits.append(timeout)
+        return None
+
+    def wait_exit(self, timeout: float | None = None) -> int | None:
+        self.limits.append(timeout)
+        return None
+
+    def stop(self, *, turn_open: bool) -> None:
+        """Stop nothing."""
+
+    def abandon(self) -> None:
+        """Stop nothing."""
+
+
+@pytest.mark.parametrize("name", ["receive", "wait_exit"])
+@pytest.mark.parametrize("timeout", [0.0, 0.005])
+def test_a_wait_is_no_longer_than_its_caller_wants(name: str, timeout: float) -> None:
+    silent = Silent()
+    transport = with_faults(silent, Delay(60.0)).for_sync()
+    assert getattr(transport, name)(timeout) is None
+    assert silent.limits
+    assert all(limit is not None and limit <= timeout for limit in silent.limits)

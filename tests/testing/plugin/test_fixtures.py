@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.patience import patience
-
 pytest_plugins = ["pytester"]
 pytestmark = pytest.mark.timeout(240)  # each runs several pytests
 
@@ -51,7 +49,7 @@ def test_a_simulated_cli_in_every_kind_of_test(pytester: pytest.Pytester) -> Non
             assert hackamore.sync.run("Hi", hackamore_options(cli_path=path)).text == "Hello."
         """
     )
-    pytester.runpytest_subprocess(timeout=patience(100)).assert_outcomes(passed=7)
+    pytester.runpytest_inprocess().assert_outcomes(passed=7)
 
 
 def test_a_script_that_did_not_happen(pytester: pytest.Pytester) -> None:
@@ -68,7 +66,7 @@ def test_a_script_that_did_not_happen(pytester: pytest.Pytester) -> None:
             assert 1 == 2
         """
     )
-    result = pytester.runpytest_subprocess(timeout=patience(100))
+    result = pytester.runpytest_inprocess()
     result.assert_outcomes(passed=1, failed=1, errors=1)
     result.stdout.fnmatch_lines(["*ERROR at teardown of test_passing*", "*Hello.*"])
     result.stdout.fnmatch_lines(["*test_failing*", "*assert 1 == 2*", "*[[]  open[]] says 'Hello.'*"])
@@ -89,7 +87,7 @@ def test_a_marker_without_a_script(pytester: pytest.Pytester) -> None:
             pass
         """
     )
-    result = pytester.runpytest_subprocess(timeout=patience(100))
+    result = pytester.runpytest_inprocess()
     result.assert_outcomes(errors=2)
     result.stdout.fnmatch_lines(["*`hackamore_script` needs a script: *", "*`script` must be a Script (*), not str*"])
     result.stdout.no_fnmatch_line("*raised in repr()*")
@@ -109,7 +107,7 @@ def test_parameters_that_are_no_names_of_files_have_cassettes_of_their_own(pytes
         """
     )
     for _ in range(2):
-        pytester.runpytest_subprocess("--hackamore-record=once", timeout=patience(100)).assert_outcomes(passed=8)
+        pytester.runpytest_inprocess("--hackamore-record=once").assert_outcomes(passed=8)
     names = {path.name for path in (pytester.path / "cassettes").iterdir()}
     assert len(names) == 8
     assert {"test_shop.test_sign-1.jsonl", "test_shop.test_sign-a-b.jsonl", "test_shop.test_sign-tea.jsonl"} < names
@@ -142,7 +140,7 @@ def test_cassettes_are_recorded_once_and_replayed(pytester: pytest.Pytester, mon
     monkeypatch.delenv("CI", raising=False)
     pytester.makeini(INI)
     module = pytester.makepyfile(test_tapes=CASSETTES)
-    pytester.runpytest_subprocess(timeout=patience(100)).assert_outcomes(passed=5)
+    pytester.runpytest_inprocess().assert_outcomes(passed=5)
     recorded = sorted(path.name for path in (pytester.path / "cassettes").iterdir())
     assert recorded[:3] == [
         "test_tapes.TestMethods.test_names-a-b-350d8841.jsonl",
@@ -153,12 +151,12 @@ def test_cassettes_are_recorded_once_and_replayed(pytester: pytest.Pytester, mon
     # Replayed, nobody is asked any more: not even a CLI that is not there.
     module.write_text(module.read_text().replace("transport=cli()", "transport=None"))
     monkeypatch.setenv("CI", "1")
-    result = pytester.runpytest_subprocess("--hackamore-cli", "/nowhere/claude", timeout=patience(100))
+    result = pytester.runpytest_inprocess("--hackamore-cli", "/nowhere/claude")
     result.assert_outcomes(passed=5)
     assert sorted(path.name for path in (pytester.path / "cassettes").iterdir()) == recorded
     # A changed prompt does not fit any more, and what it says instead is shown.
     module.write_text(module.read_text().replace('run("Hi"', 'run("Ho"'))
-    result = pytester.runpytest_subprocess("-k", "plain", timeout=patience(100))
+    result = pytester.runpytest_inprocess("-k", "plain")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["*CassetteMismatchError*"])
 
@@ -169,7 +167,7 @@ def test_nothing_is_recorded_in_ci_and_of_failed_tests(
     pytester.makeini(INI)
     pytester.makepyfile(test_tapes=CASSETTES)
     monkeypatch.setenv("CI", "true")
-    result = pytester.runpytest_subprocess("-k", "plain", timeout=patience(100))
+    result = pytester.runpytest_inprocess("-k", "plain")
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*There is no cassette*Record it with mode 'once'*"])
     monkeypatch.delenv("CI")
@@ -183,7 +181,7 @@ def test_nothing_is_recorded_in_ci_and_of_failed_tests(
             assert 1 == 2
         """
     )
-    pytester.runpytest_subprocess("test_failing.py", timeout=patience(100)).assert_outcomes(failed=1)
+    pytester.runpytest_inprocess("test_failing.py").assert_outcomes(failed=1)
     assert not (pytester.path / "cassettes" / "test_failing.test_it.jsonl").exists()
-    result = pytester.runpytest_subprocess("-o", "hackamore_record=sometimes", "-k", "plain", timeout=patience(100))
+    result = pytester.runpytest_inprocess("-o", "hackamore_record=sometimes", "-k", "plain")
     assert "must be one of once, none, all, new" in result.stdout.str() + result.stderr.str()

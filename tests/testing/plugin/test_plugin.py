@@ -174,7 +174,7 @@ CLEAN = """
 def test_what_is_no_leak(pytester: pytest.Pytester) -> None:
     pytester.makeini(INI)
     pytester.makepyfile(CLEAN)
-    result = pytester.runpytest_subprocess("--hackamore-no-leaks", timeout=patience(100))
+    result = pytester.runpytest_inprocess("--hackamore-no-leaks")
     result.assert_outcomes(passed=15)
 
 
@@ -197,7 +197,7 @@ def test_it_is_off_unless_asked_for(pytester: pytest.Pytester) -> None:
             pass
         """
     )
-    result = pytester.runpytest_subprocess("-o", "hackamore_leak_seconds=0.1", timeout=patience(100))
+    result = pytester.runpytest_inprocess("-o", "hackamore_leak_seconds=0.1")
     result.assert_outcomes(passed=4, errors=2)
 
 
@@ -211,17 +211,17 @@ def test_a_failing_test_fails_once_and_its_leak_is_told(pytester: pytest.Pyteste
             assert 1 == 2
         """
     )
-    result = pytester.runpytest_subprocess("-o", "hackamore_leak_seconds=0.1", timeout=patience(100))
+    result = pytester.runpytest_inprocess("-o", "hackamore_leak_seconds=0.1")
     result.assert_outcomes(failed=1, errors=1)
 
 
 def test_the_markers_and_options_are_known(pytester: pytest.Pytester) -> None:
     pytester.makeini(INI)
-    result = pytester.runpytest_subprocess("--markers", timeout=patience(100))
+    result = pytester.runpytest_inprocess("--markers")
     result.stdout.fnmatch_lines(["@pytest.mark.hackamore_no_leaks:*"])
-    result = pytester.runpytest_subprocess("--help", timeout=patience(100))
+    result = pytester.runpytest_inprocess("--help")
     result.stdout.fnmatch_lines(["*--hackamore-record=*", "*--hackamore-no-leaks*", "*hackamore_leak_seconds*"])
-    result = pytester.runpytest_subprocess("--fixtures", timeout=patience(100))
+    result = pytester.runpytest_inprocess("--fixtures")
     result.stdout.fnmatch_lines(["hackamore_leak_check*", "*Fail the test if it leaves*"])
 
 
@@ -249,7 +249,7 @@ def test_options_see_nothing_of_this_machine(pytester: pytest.Pytester, monkeypa
         """
     )
     monkeypatch.setenv("SECRET_OF_THE_USER", "x")
-    result = pytester.runpytest_subprocess("--hackamore-cli", "/opt/claude", timeout=patience(100))
+    result = pytester.runpytest_inprocess("--hackamore-cli", "/opt/claude")
     result.assert_outcomes(passed=1)
 
 

@@ -9,8 +9,6 @@ import re
 
 import pytest
 
-from tests.support.patience import patience
-
 pytest_plugins = ["pytester"]
 pytestmark = pytest.mark.timeout(240)  # each runs a pytest of its own
 
@@ -249,7 +247,7 @@ TOGETHER = """
 
 def leaking(pytester: pytest.Pytester, passed: int, *arguments: str) -> list[str]:
     """Run the tests, of which that many are to pass, and return what was said of those that left something."""
-    result = pytester.runpytest_subprocess(*arguments, timeout=patience(100))
+    result = pytester.runpytest_inprocess(*arguments)
     text = result.stdout.str()
     failed = set(re.findall(r"^ERROR \S+::(\w+)", text, re.M))
     assert all("leak" in name for name in failed), text

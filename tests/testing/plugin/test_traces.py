@@ -8,7 +8,6 @@ import pytest
 
 from hackamore.traces.reading import read_trace
 from tests.contract import shows
-from tests.support.patience import patience
 
 pytest_plugins = ["pytester"]
 pytestmark = pytest.mark.timeout(240)  # each runs several pytests
@@ -49,7 +48,7 @@ TESTS = """
 def run(pytester: pytest.Pytester, *arguments: str, ini: str = "") -> tuple[list[Path], str]:
     pytester.makeini(INI + ini)
     pytester.makepyfile(TESTS)
-    result = pytester.runpytest_subprocess(*arguments, timeout=patience(100))
+    result = pytester.runpytest_inprocess(*arguments)
     result.assert_outcomes(passed=1, failed=4)
     return sorted(pytester.path.glob("**/hackamore-traces/*")), result.stdout.str()
 
@@ -81,7 +80,7 @@ def test_the_ini_settings(pytester: pytest.Pytester) -> None:
     run(pytester, ini="hackamore_trace = retain-on-failure\nhackamore_trace_dir = artifacts/of-ci\n")
     assert len(list((pytester.path / "artifacts" / "of-ci").iterdir())) == 6
     pytester.makeini(INI + "hackamore_trace = always\n")
-    result = pytester.runpytest_subprocess(timeout=patience(100))
+    result = pytester.runpytest_inprocess()
     assert (
         "hackamore_trace must be one of off, on, retain-on-failure, not 'always'"
         in result.stdout.str() + result.stderr.str()

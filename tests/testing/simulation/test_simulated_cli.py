@@ -433,7 +433,8 @@ def test_no_answer_for_the_model() -> None:
 def test_the_script_is_shown_with_the_test_s_own_error() -> None:
     with pytest.raises(ResultError) as caught, SimulatedCLI(Script().user("one").says("One.")) as cli:
         sync.run("two", transport=cli)
-    assert "user 'one'" in "".join(caught.value.__notes__)
+    [note] = caught.value.__notes__
+    assert note.startswith("the prompt was 'two', and the script has user 'one'\nThe script\n  [  open] user 'one'\n")
 
 
 # -- faults ----------------------------------------------------------------------------------------------------------------

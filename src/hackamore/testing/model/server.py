@@ -234,8 +234,7 @@ class ModelServer:
         # What needs no wait is sent at once, the end of the answer with its last event: a CLI that had read the one and not the other
         # would already run a tool, and still take an interrupt for one of the answer.
         waiting = _head(200, {"content-type": "text/event-stream", **reply.headers}, None)
-        cut = len(events) if until is None else until
-        for position, piece in _grouped(events[:cut], reply.delay, pause.after_events if pause else 0):
+        for position, piece in _grouped(events[:until], reply.delay, pause.after_events if pause else 0):
             paused = pause if pause is not None and position == pause.after_events else None
             delayed = bool(position and reply.delay)
             if paused is not None or delayed:

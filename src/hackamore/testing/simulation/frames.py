@@ -113,7 +113,6 @@ def result(state: SessionState, turn: Turn, elapsed: float, **more: Any) -> dict
         "is_error": False,
         "duration_ms": duration,
         "duration_api_ms": duration,
-        "num_turns": 1,
         "stop_reason": "end_turn",
         "session_id": state.session_id,
         "total_cost_usd": round(state.cost, 8),

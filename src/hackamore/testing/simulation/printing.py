@@ -50,7 +50,7 @@ class Printer:
             return msgspec.json.encode(self._frames if self._launch.verbose else result) + b"\n"
         text = _text_of(result, self._launch)
         end = "\n" if result.get("subtype") == "success" and not text.endswith("\n") else ""
-        return f"{text}{end}".encode("utf-8", "replace")
+        return f"{text}{end}".encode()
 
 
 def _text_of(result: dict[str, Any], launch: Launch) -> str:

@@ -1,8 +1,8 @@
 """Check the words of pages, docstrings and messages: `scripts/words.py [FILES]` prints each hit with a better word.
 
 The rules are those of CONTRIBUTING.md, section "Words". Checked are the prose of Markdown pages (not their code, except for comments
-in it), the docstrings and the string messages of Python files. Without FILES everything is checked except for the places in `PENDING`;
-`--all` checks those as well. A hit makes the exit code 1. Warnings (long sentences, long table cells) do not; `--hits` leaves them out.
+in it), the docstrings, comments and string messages of Python files. Without FILES everything is checked except for the places in
+`PENDING`; `--all` checks those as well. A hit makes the exit code 1. Warnings (long sentences, long table cells) do not; `--hits` leaves them out.
 """
 
 # ruff: noqa: T201 - a script talks by printing
@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import argparse
 import ast
+import io
 import re
 import sys
+import tokenize
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,6 +86,12 @@ RULES = (
     _rule(
         8, r"\bt(?:ake|akes|aking|ook|aken) back\b|\bwithdr(?:aw|aws|awn|ew|awing)\b", '"cancel"; for files "restore"'
     ),
+    _rule(
+        9,
+        r"\A(?:Take|Say|Hear|Note|Have it) (?:that|of|how|what)\b",
+        "an imperative with its object: return, apply, finish",
+    ),
+    _rule(9, r"\bhappenings?\b", "trigger, event"),
     _rule(
         15, r"\b(?:[Ww]e|us|(?<!\bof )[Oo]urs?|[Ll]et's)\b", '"you" is the reader, "Hackamore" the library', re.NOFLAG
     ),
@@ -242,6 +250,25 @@ def _blocks_of_docstring(text: str, first: int) -> Iterator[Block]:
     yield from gathered.blocks
 
 
+_NO_PROSE = re.compile(r"# (?:noqa|type:|pragma|ruff:|fmt:|shellcheck|-- )|#!|# Generated |#:?$")
+
+
+def _comments(text: str) -> Iterator[Block]:
+    """Return the comments; lines of comments below each other are one."""
+    gathered = _Gatherer()
+    last = (0, 0)
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type != tokenize.COMMENT or _NO_PROSE.match(token.string):
+            continue
+        line, column = token.start
+        if last != (line - 1, column) or token.line[:column].strip():
+            gathered.end("comment")
+        gathered.add(line, token.string.lstrip("#:").partition("  # noqa")[0])
+        last = (line, column)
+    gathered.end("comment")
+    yield from gathered.blocks
+
+
 def _message(node: ast.expr) -> str:
     """Return the text of a string or f-string; a value in it is a placeholder."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -252,7 +279,8 @@ def _message(node: ast.expr) -> str:
 
 
 def blocks_of_module(text: str) -> Iterator[Block]:
-    """Return the docstrings and the messages of a Python file."""
+    """Return the comments, docstrings and messages of a Python file."""
+    yield from _comments(text)
     tree = ast.parse(text)
     skipped: set[int] = set()
     for node in ast.walk(tree):

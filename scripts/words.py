@@ -2,7 +2,8 @@
 
 The rules are those of CONTRIBUTING.md, section "Words". Checked are the prose of Markdown pages (not their code, except for comments
 in it), the docstrings, comments and string messages of Python files. Without FILES everything is checked except for the places in
-`PENDING`; `--all` checks those as well. A hit makes the exit code 1. Warnings (long sentences, long table cells) do not; `--hits` leaves them out.
+`PENDING`; `--all` checks those as well. A hit makes the exit code 1. Warnings (long sentences, long table cells) do not; `--hits` leaves
+them out.
 """
 
 # ruff: noqa: T201 - a script talks by printing

@@ -111,8 +111,6 @@ def _say_what_is_found(link: Path, terminal: Terminal) -> None:
 
 
 class _Bar:
-    """The progress of a download, on a terminal."""
-
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
         self._drawn = 0.0

@@ -77,7 +77,6 @@ class Cleaner:
         self._held = ""
 
     def feed(self, piece: str) -> str:
-        """Return what can be shown by now."""
         text = self._held + piece
         self._held = text[-1] if text.endswith(_HELD) else ""
         return clean(text.removesuffix(self._held))
@@ -126,7 +125,6 @@ class Channel:
 
     @property
     def width(self) -> int:
-        """Columns that a line may have."""
         return self.console.width if self.interactive else _PLAIN_WIDTH
 
     def piece(self, text: str, style: str = "") -> None:
@@ -162,7 +160,6 @@ class Channel:
         self._put("\n")
 
     def fresh_line(self) -> None:
-        """End the line if one was begun."""
         self._finish_piece()
         if self.line_open:
             self._put("\n")
@@ -251,11 +248,9 @@ class Terminal(Channel):
         self._errors.line(text)
 
     def error(self, text: str) -> None:
-        """Write an error to standard error."""
         self.note(f"error: {text}", "red")
 
     def warning(self, text: str) -> None:
-        """Write a warning to standard error."""
         self.note(f"warning: {text}", "yellow")
 
     def raw_line(self, line: bytes) -> None:
@@ -311,7 +306,6 @@ class Terminal(Channel):
         return nullcontext() if self._moving is None else self._moving.erased()
 
     def emit(self, console: Console, segments: list[Segment]) -> None:
-        """Write segments; for channels."""
         self.asking = False
         self.writing = True
         try:
@@ -393,7 +387,6 @@ class Spinner:
         self._began = time.monotonic()
 
     def lines(self, silent: float) -> Sequence[str]:
-        """Return the line."""
         if silent < _SPIN_AFTER:
             return ()
         terminal = self._terminal
@@ -426,7 +419,6 @@ class Wrapper:
         return out
 
     def finish(self, width: int) -> str:
-        """Return the rest of the text."""
         rest = self._flush(width) + self._gap
         self._gap, self._column, self._exact, self._fenced = "", 0, False, False
         return rest

@@ -32,7 +32,6 @@ class RawLines:
         self._terminal = terminal
 
     def show(self, item: Message | StreamWarning | DecodeError) -> None:
-        """Write one item."""
         if isinstance(item, (StreamWarning, DecodeError)):
             _show_trouble(self._terminal, item)
         else:
@@ -50,7 +49,6 @@ class FinalText:
         self._last_text = ""
 
     def show(self, item: Message | StreamWarning | DecodeError) -> None:
-        """Take note of one item."""
         if isinstance(item, (StreamWarning, DecodeError)):
             _show_trouble(self._terminal, item)
         elif isinstance(item, AssistantMessage) and item.parent_tool_use_id is None:
@@ -97,7 +95,6 @@ class Transcript:
         self._texts: set[str] = set()
 
     def show(self, item: Message | StreamWarning | DecodeError) -> None:
-        """Write one item."""
         match item:
             case StreamEvent():
                 self._event(item)

@@ -100,7 +100,6 @@ class Driver:
     # -- from other threads --------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def add(self, task: Task, refuse: Callable[[BaseException], object]) -> None:

@@ -23,7 +23,6 @@ class AttemptLog(Log):
         self._attempt = None if lease is None else lease.attempt
 
     def ids(self) -> dict[str, Any]:
-        """Return the attributes of a record."""
         return {
             "session_id": self.session_id,
             "turn_id": None,

@@ -173,12 +173,10 @@ class FleetPlan:
         return options.replace(**more) if more else options
 
     def workspace_of(self, task: Task) -> Workspace | None:
-        """Return the workspace of a task."""
         found = task.workspace if task.workspace is not None else self.workspace
         return found if found is None or self.folder is None else found.under(self.folder)
 
     def retry_of(self, task: Task) -> Retry:
-        """Return the retries of a task."""
         return task.retry if task.retry is not None else self.retry
 
     def typed(self, row: FleetRow, task: Task | None) -> FleetRow:

@@ -11,8 +11,6 @@ __all__ = ["CAUSES", "HELD", "OVER", "TASK", "Cause", "Happening", "Policy", "St
 
 
 class State(Member):
-    """Where a task stands."""
-
     QUEUED = auto()
     LEASED = auto()
     """An attempt is written down: its driver, its session. Nothing was started."""

@@ -10,8 +10,6 @@ __all__ = ["LIVE", "SLOT", "Happening", "State"]
 
 
 class State(Member):
-    """Where a slot stands."""
-
     STARTING = auto()
     WARM = auto()
     """Ready, never used by a holder, and of no conversation."""

@@ -50,7 +50,6 @@ class Preparing:
         self._preparation = preparation
 
     def plan(self) -> LaunchPlan:
-        """Return the launch plan."""
         return self._preparation.run()
 
 
@@ -75,7 +74,6 @@ def iterator_of(values: Any) -> Any:
 
 
 def next_of(iterator: Any, end: Any) -> Any:
-    """Return the next value of an iterator; `end` at its end."""
     return next(iterator, end)
 
 
@@ -130,7 +128,6 @@ def checkpoint() -> None:
 
 
 def is_cancellation(_error: BaseException) -> bool:
-    """Return False: threads are not cancelled."""
     return False
 
 

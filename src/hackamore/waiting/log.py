@@ -27,7 +27,6 @@ class Log(Adapter):
         super().__init__(logging.getLogger("hackamore"))
 
     def ids(self) -> dict[str, Any]:
-        """Return the attributes of a record."""
         return {"session_id": None, "turn_id": None, "pid": None}
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:

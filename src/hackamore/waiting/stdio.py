@@ -102,7 +102,6 @@ class Pipes:
         return bool(self._data) and not self._broken
 
     def read_on(self) -> None:
-        """Allow one more read."""
         if not self._reads:
             self._reads = True
             self._wakeup.set()

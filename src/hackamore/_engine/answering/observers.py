@@ -54,7 +54,6 @@ class Observers:
                 self._failed(option, observation, "prompt_sending", problem)
 
     def options_with_variables(self, options: Options) -> Options:
-        """Return the options for the launch, with the variables of the observers."""
         variables: dict[str, str | None] = {}
         for option, observation in self._found.items():
             try:
@@ -76,11 +75,9 @@ class Observers:
         self._tell("turn_changed", turn_id, state, error)
 
     def is_open(self, turn_id: str) -> bool:
-        """Return whether a turn has not ended."""
         return turn_id in self._open_turns
 
     def saw(self, event: events.Event) -> None:
-        """Report an event of the connection."""
         match event:
             case events.MessagesReceived(messages=messages, turn_ids=turn_ids):
                 self._tell("messages_received", messages, turn_ids)
@@ -96,11 +93,9 @@ class Observers:
                 pass
 
     def messages(self, messages: list[Any], turn_ids: tuple[str, ...]) -> None:
-        """Report messages."""
         self._tell("messages_received", messages, turn_ids)
 
     def request_sent(self, request_id: str, operation: str) -> None:
-        """Report a control operation."""
         self._tell("request_sent", request_id, operation)
 
     def ended(self, error: HackamoreError | None, exit_code: int | None) -> None:
@@ -152,7 +147,6 @@ class Observers:
             self._answered.append((call, end))
 
     def report(self) -> None:
-        """Report the callbacks that have ended."""
         while self._answered:
             self._pass_on("callback_ended", *self._answered.popleft())
 

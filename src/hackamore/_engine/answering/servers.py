@@ -225,7 +225,6 @@ class ObjectRun:
         self._capabilities = frozenset(declared)
 
     def received(self, message: dict[str, Any]) -> None:
-        """Take a message that the server sent."""
         message.setdefault("jsonrpc", "2.0")
         if message.get("params", ...) is None:
             del message["params"]
@@ -281,7 +280,6 @@ class Servers:
         return self._entries.get(name) or self._offered.get(name)
 
     def all(self) -> list[Entry]:
-        """Return all entries."""
         return [*self._entries.values(), *self._offered.values()]
 
     def change(

@@ -74,7 +74,6 @@ class StdioConnection:
 
     @property
     def connection(self) -> StdioConnection:
-        """The receiver of answers."""
         return self
 
     @property
@@ -88,7 +87,6 @@ class StdioConnection:
     # -- bytes --------------------------------------------------------------------------------------------------------------------------
 
     def receive_data(self, data: bytes) -> None:
-        """Take bytes of the client."""
         for line in self._framer.receive_data(data):
             self._receive(line)
 
@@ -244,14 +242,12 @@ class _Reports:
         self._waiting: deque[dict[str, Any]] = deque(maxlen=_REPORTS)
 
     def add(self, notification: dict[str, Any]) -> None:
-        """Add a report, from any thread."""
         self._waiting.append(notification)
         if not self._posted:
             self._posted = True
             self._post(self._send)
 
     def take(self) -> Iterator[dict[str, Any]]:
-        """Yield the reports that wait."""
         self._posted = False
         while self._waiting:
             yield self._waiting.popleft()

@@ -59,7 +59,6 @@ class Recent:
 
 
 def partial_of(messages: Sequence[Message], session_id: str | None) -> PartialResult:
-    """Return messages as the partial result of an error."""
     results = [message for message in messages if isinstance(message, ResultMessage)]
     last = results[-1] if results else None
     usage = last.usage if last is not None else None
@@ -133,7 +132,6 @@ class QueryCore:
 
     @property
     def last_result(self) -> ResultMessage | None:
-        """The last result so far."""
         return self.results[-1] if self.results else None
 
     # -- happenings ----------------------------------------------------------------------------------------------------
@@ -144,7 +142,6 @@ class QueryCore:
         self._happen(Happening.RESULT if isinstance(messages[-1], ResultMessage) else Happening.MESSAGE, messages)
 
     def warned(self, warning: StreamWarning) -> None:
-        """Give a ready warning."""
         if not self.over:
             self.items.append(warning)
 
@@ -173,7 +170,6 @@ class QueryCore:
         self._happen(Happening.STILL_RUNNING, _Exit(None, stderr_tail, seconds))
 
     def ended(self, event: events.Ended) -> None:
-        """Apply the end of the connection."""
         if event.ending is Ending.STOPPED:
             self._happen(Happening.STOPPED)
         elif event.by_exit:
@@ -208,7 +204,6 @@ class QueryCore:
         _GIVES[cell.gives](self, fact)
 
     def give(self, code: WarningCode, message: str, **context: object) -> None:
-        """Add a warning to the items."""
         self.items.append(StreamWarning(code, message, context))
 
 

@@ -61,19 +61,16 @@ class Flag:
         self.waiters: list[Event] = []
 
     def set(self) -> None:
-        """Set the flag and wake all waiters."""
         self.is_set = True
         self.wake()
 
     def wake(self) -> None:
-        """Wake all current waiters."""
         self.wakes += 1
         waiters, self.waiters = self.waiters, []
         for waiter in waiters:
             waiter.set()
 
     def leave(self, waiter: Event) -> None:
-        """Take a waiter back."""
         if waiter in self.waiters:
             self.waiters.remove(waiter)
 
@@ -128,7 +125,6 @@ class Inbox:
             self.unread.gone.append(self.size)
 
     def add(self, items: Iterable[Any], size: int) -> None:
-        """Add items that have `size` bytes together."""
         if not self.over and self.keeps:
             self.items.extend(items)
             self.size += size
@@ -343,7 +339,6 @@ class Readers:
         self._turns[turn.id] = turn
 
     def messages(self, messages: list[Message], turn_ids: tuple[str, ...], *, to_cursors: bool = True) -> None:
-        """Give messages to their turns, and to all message cursors."""
         inboxes = list(self._messages) if to_cursors and self._messages else []
         turns = [turn for turn_id in turn_ids if (turn := self._turns.get(turn_id)) is not None]
         if not inboxes and not turns:
@@ -407,7 +402,6 @@ class Readers:
         self._core.connection.expire_turn(turn_id)
 
     def happened(self, event: SessionEvent) -> None:
-        """Tell the event cursors."""
         if self._events:
             inboxes = list(self._events)
             size = size_of(event)

@@ -135,7 +135,6 @@ class SteeredQuery:
         self._readers.sent(turn)
 
     def messages(self, messages: list[Message], turn_ids: tuple[str, ...], *, to_cursors: bool = True) -> None:
-        """Add messages to the items."""
         self._overtime.heard(messages)
         if not self.core.over:
             size = sum(len(message.raw) for message in messages)
@@ -176,7 +175,6 @@ class SteeredQuery:
                 self._feeder.answered()
 
     def turn_given_up(self, turn_id: str, error: HackamoreError) -> None:
-        """End the query."""
         self.core.prompt_taken()  # it may be one that waits behind an answered one
         self.core.given_up(error)
         self._judged()
@@ -219,7 +217,6 @@ class SteeredQuery:
         self.more.wake()
 
     def _judged(self) -> None:
-        """End the session after its query."""
         if self.core.over and not self._connection.over:
             if self.core.terminal_error is not None:
                 self._connection.fail(self.core.terminal_error)

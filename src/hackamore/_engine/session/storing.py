@@ -54,7 +54,6 @@ class Storing:
         self.more: Flag = Flag()
 
     def use(self, append: Callable[..., Any]) -> None:
-        """Set the function that appends."""
         self._append = append
         self._async = is_async(append)
 

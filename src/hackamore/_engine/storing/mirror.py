@@ -72,8 +72,6 @@ FLUSHES: dict[tuple[FlushMode, Occasion], bool] = {
 
 
 class Writer(Enum):
-    """The state of the one writer."""
-
     IDLE = auto()
     WRITING = auto()
     RESTING = auto()
@@ -81,8 +79,6 @@ class Writer(Enum):
 
 
 class Happening(Enum):
-    """An event of the writer."""
-
     BEGIN = auto()
     TOOK = auto()
     FAILED = auto()
@@ -282,7 +278,6 @@ class Mirror:
         return self._current
 
     def took(self) -> None:
-        """Take that the store has the entries."""
         self._happened(Happening.TOOK)
         if self._current is not None:
             self.waiting -= self._current.size
@@ -311,7 +306,6 @@ class Mirror:
         return None
 
     def rested(self) -> Append | None:
-        """Return the append for its next attempt."""
         self._happened(Happening.RESTED)
         return self._attempt()
 

@@ -61,7 +61,6 @@ class Preparation:
 
     @property
     def program(self) -> str:
-        """The program as the options name it."""
         return os.fspath(self.options.cli_path or "claude")
 
     @property

@@ -88,5 +88,4 @@ class ShortRun:
 
 
 def run_with_descendants(argv: Sequence[str], seconds: float | None, **how: Any) -> subprocess.CompletedProcess[bytes]:
-    """Run a program as `ShortRun.run` does."""
     return ShortRun().run(argv, seconds, **how)

@@ -100,7 +100,6 @@ class Watchdog:
 
     @property
     def pid(self) -> int | None:
-        """The watchdog's pid while there is one."""
         process = self._process
         return process.pid if process is not None else None
 

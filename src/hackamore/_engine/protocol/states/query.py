@@ -12,8 +12,6 @@ from hackamore._engine.protocol.states import Member
 
 
 class State(Member):
-    """Where a query stands."""
-
     STREAMING = auto()
     """No result yet: the model's turn is open."""
     RESULT_RECEIVED = auto()
@@ -25,8 +23,6 @@ class State(Member):
 
 
 class Happening(Member):
-    """Happenings of a query."""
-
     MESSAGE = auto()
     RESULT = auto()
     BAD_LINE = auto()

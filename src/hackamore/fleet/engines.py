@@ -66,7 +66,6 @@ class LocalEngine:
         """Do nothing: nothing is sent."""
 
     def submit(self, order: Order, done: Callable[[Ended | BaseException], None]) -> None:
-        """Start an attempt."""
         self._threads.run(lambda: done(self._outcome(order)))
 
     def _outcome(self, order: Order) -> Ended | BaseException:
@@ -104,12 +103,10 @@ class ExecutorEngine:
         self._lock = threading.Lock()
 
     def check(self, task: Task, options: Options) -> None:
-        """Do nothing if a task can be sent."""
         if self.remote:
             pack(task, options, (task, options), shares_main=self._shares_main)
 
     def submit(self, order: Order, done: Callable[[Ended | BaseException], None]) -> None:
-        """Start an attempt."""
         try:
             if self.remote:
                 parcel = pack(order.task, order.options, order, shares_main=self._shares_main)

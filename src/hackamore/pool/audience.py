@@ -26,7 +26,6 @@ class PooledReaders(Readers):
         self.said: bool = False
 
     def sent(self, turn: Progress) -> None:
-        """Keep a turn, for as long as its user does."""
         self.said = True
         super().sent(turn)
 

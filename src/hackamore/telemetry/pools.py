@@ -26,11 +26,9 @@ class PoolSpans:
         self._instruments = instruments
 
     def waiting(self) -> WaitSpan:
-        """Begin the span of a caller."""
         return WaitSpan(self._tracer, self._instruments)
 
     def hibernated(self, reason: str) -> None:
-        """Count a hibernation."""
         self._instruments.pool_hibernations.add(1, {names.POOL_REASON: reason})
 
 

@@ -112,7 +112,6 @@ class Pipes:
         self._wakeup.set()
 
     def close(self) -> None:
-        """End the thread, and what it has not written yet."""
         self._closing = True
         self._wakeup.set()
 

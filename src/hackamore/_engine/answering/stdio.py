@@ -127,11 +127,9 @@ class StdioConnection:
             self._jobs.cancelled(job.request_id)
 
     def send_response(self, request_id: str, payload: dict[str, Any]) -> None:
-        """Send the answer of a job; raise ValueError if JSON cannot hold it."""
         self._send(payload["mcp_response"])
 
     def fail_request(self, request_id: str, reason: str) -> None:
-        """Send an error for a job that has no answer for a failure of its own."""
         self._send(rpc_error(None, INTERNAL_ERROR, escape_terminal(reason, 1_000)))
 
     def warn(self, warning: str | StreamWarning, message: str = "", **_: object) -> None:

@@ -325,7 +325,6 @@ class Readers:
         self._slow = False
 
     def add(self, inbox: Inbox, *, events: bool) -> None:
-        """Give a cursor everything from now on."""
         connection = self._core.connection
         if connection.over:
             inbox.end(None if events else connection.terminal_error)
@@ -352,7 +351,6 @@ class Readers:
         self.held()
 
     def progress(self) -> tuple[int, int]:
-        """Return how many bytes the readers of the last messages have not taken, and how many they have."""
         found = [inbox for reference in self._lately if (inbox := reference()) is not None]
         unread = sum(inbox.size for inbox in found)
         return unread, sum(inbox.added for inbox in found) - unread
@@ -383,7 +381,6 @@ class Readers:
             self._core.warn(incomplete_last_line(line.line))
 
     def turn_changed(self, event: events.TurnStateChanged) -> None:
-        """Move the turn on, and tell the event cursors."""
         turn = self._turns.get(event.turn_id)
         if turn is not None:
             turn.state = event.state
@@ -420,7 +417,6 @@ class Readers:
             self._core.ask_stop()
 
     def ended(self, event: events.Ended) -> None:
-        """End all cursors; those of messages with the error."""
         for inbox in list(self._messages):
             inbox.end(event.error)
         for inbox in list(self._events):

@@ -127,7 +127,6 @@ class SteeredQuery:
     # -- what the core of the session calls ----------------------------------------------------------------------------
 
     def add(self, inbox: Inbox, *, events: bool) -> None:
-        """Give a cursor of a callback everything from now on."""
         self._readers.add(inbox, events=events)
 
     def sent(self, turn: Progress) -> None:
@@ -146,17 +145,14 @@ class SteeredQuery:
         self._readers.messages(messages, turn_ids, to_cursors=to_cursors)
 
     def held(self) -> None:
-        """Check the limit, with the unread messages."""
         self._readers.held()
 
     def warned(self, warning: StreamWarning) -> None:
-        """Add a warning to the items; `on_warning` gets it when it is taken."""
         self.core.warned(warning)
         self.happened(WarningRaised(warning))
         self.more.wake()
 
     def broken_line(self, line: BrokenLine) -> None:
-        """Judge a line that cannot be used."""
         items = self.core.items
         before = len(items)
         self.core.broken_line(line)
@@ -165,7 +161,6 @@ class SteeredQuery:
         self._judged()
 
     def turn_changed(self, event: events.TurnStateChanged) -> None:
-        """Count the answers to the prompts."""
         self._readers.turn_changed(event)
         if event.state is TurnState.STARTED:
             self.core.prompt_taken()
@@ -186,7 +181,6 @@ class SteeredQuery:
             self._session.callbacks.to_run.append(self._feeder)
 
     def progress(self) -> tuple[int, int]:
-        """Return how many bytes the stream and callbacks have not taken, and how many they have."""
         unread, taken = self._readers.progress()
         return self._unread + unread, self._added - self._unread + taken
 

@@ -60,7 +60,6 @@ class AsyncChildProcess(ChildProcess):
         await anyio.lowlevel.checkpoint()
 
     async def end_input(self) -> None:
-        """Close stdin after everything queued."""
         self._started().end_input()
         await anyio.lowlevel.checkpoint()
 
@@ -143,7 +142,6 @@ class AsyncChildProcess(ChildProcess):
             child.waited()
 
     async def stop(self, *, turn_open: bool) -> None:
-        """End the process and all that it started; returns when it is gone. Continues even if this call is torn out of its loop."""
         child = self._stop_early()
         if child is None:
             return

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from hackamore.fleet.worker import Worker
     from hackamore.options.options import Options
 
-__all__ = ["Engine", "ExecutorEngine", "LocalEngine"]
-
 _MOST_LOSSES = 10
 """How many attempts in a row an executor may lose before the fleet fails: it may lose all."""
 _CONTINUES = "Run the fleet again: it continues."

@@ -9,8 +9,6 @@ from hackamore.waiting.log import Log
 if TYPE_CHECKING:
     from hackamore.fleet.journal import Lease
 
-__all__ = ["AttemptLog", "logger"]
-
 
 class AttemptLog(Log):
     """The log of one attempt; without a lease, of records that belong to none."""

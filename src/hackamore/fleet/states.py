@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 from hackamore._engine.protocol.states import Member
 
-__all__ = ["CAUSES", "HELD", "OVER", "TASK", "Cause", "Happening", "Policy", "State"]
-
 
 class State(Member):
     QUEUED = auto()

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from hackamore._engine.session.readers import Progress
     from hackamore.errors import HackamoreError
 
-__all__ = ["PooledReaders"]
-
 
 class PooledReaders(Readers):
     """The turns and cursors of the present holder.

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from hackamore.options.options import Options
 
-__all__ = ["APPLIED", "HARMLESS", "Change", "Split", "changes", "check_base", "checked", "split"]
-
 
 class Change(NamedTuple):
     """A control operation that brings one option into force.

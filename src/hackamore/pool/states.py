@@ -6,8 +6,6 @@ from enum import auto
 
 from hackamore._engine.protocol.states import Member
 
-__all__ = ["LIVE", "SLOT", "Happening", "State"]
-
 
 class State(Member):
     STARTING = auto()

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from hackamore.options.observing import AttemptFacts
     from hackamore.telemetry.watch import Instruments
 
-__all__ = ["AttemptSpans", "RunSpans"]
-
 
 class RunSpans(RunObservation):
     """The telemetry of one run; `fleet` is the id of its journal."""

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from hackamore.telemetry.watch import Instruments
 
-__all__ = ["PoolSpans", "WaitSpan"]
-
 
 class PoolSpans:
     """The telemetry of one pool."""

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 else:
     Adapter = logging.LoggerAdapter
 
-__all__ = ["Log", "logger", "one_line"]
-
 
 def one_line(text: object) -> str:
     """Return a text for a log record: its lines separated by semicolons."""

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from hackamore.waiting.event_loops import Loop
 
-__all__ = ["Pipes", "standard_streams"]
-
 _READ_BYTES = 65_536
 _taken = Mark()
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from hackamore.options.observing import Observation, Subject
     from hackamore.options.options import Options
 
-__all__ = ["Observers", "observers_of"]
-
 
 class Observers:
     """The observers of one query or session. `found` has the observations by the option that made them."""

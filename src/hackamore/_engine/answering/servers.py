@@ -25,21 +25,6 @@ if TYPE_CHECKING:
     from hackamore.messages.results import McpServersChange
     from hackamore.tools import ToolCallPlan
 
-__all__ = [
-    "ACKNOWLEDGEMENT",
-    "CLOSE_SECONDS",
-    "Entry",
-    "Head",
-    "ObjectRun",
-    "Servers",
-    "answered",
-    "cancel_call",
-    "describe_call",
-    "failed",
-    "plan_call",
-    "send_message",
-]
-
 
 ACKNOWLEDGEMENT: dict[str, Any] = {"jsonrpc": "2.0", "id": 0, "result": {}}
 """The answer to a notification."""

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
     BrokenLine = events.BadLine | events.LongLine | events.IncompleteLine
 
-__all__ = ["Answer", "Audience", "Event", "Flag", "Inbox", "Progress", "Readers", "TurnBase", "Unread", "size_of"]
-
 
 class Event(Protocol):
     """An event that wakes one waiter: `anyio.Event`, `threading.Event`."""

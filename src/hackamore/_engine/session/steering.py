@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from hackamore.errors import StreamWarning
     from hackamore.messages import Message
 
-__all__ = ["SteeredQuery"]
-
 _PORTION = 1_000
 """How many items the stream takes without letting other tasks run."""
 

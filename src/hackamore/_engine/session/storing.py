@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from hackamore._engine.storing.mirror import Append, Problem
     from hackamore.options.stores import StoreKey
 
-__all__ = ["Storing"]
-
 _KIND = "store"
 _ATTEMPT, _REST = "attempt", "rest"
 

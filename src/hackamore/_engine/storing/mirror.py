@@ -23,22 +23,6 @@ from hackamore.messages.base import plain
 if TYPE_CHECKING:
     from hackamore.options.stores import FlushMode, StoreKey
 
-__all__ = [
-    "ATTEMPTS",
-    "BATCH_BYTES",
-    "BATCH_ENTRIES",
-    "FLUSHES",
-    "RESTS",
-    "WRITER",
-    "Append",
-    "Happening",
-    "Mirror",
-    "Occasion",
-    "Problem",
-    "Writer",
-    "key_of",
-]
-
 BATCH_ENTRIES = 500
 """Entries after which a batch is due."""
 BATCH_BYTES = 1024 * 1024

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from hackamore.errors import StreamWarning
     from hackamore.options.options import Options
 
-__all__ = ["Preparation", "ask_version", "child_settings", "known_versions"]
-
 _VERSION_OUTPUT_CHARACTERS = 4_096
 _cache_lock = threading.Lock()
 _caches: dict[str, VersionCache] = {}

@@ -14,8 +14,6 @@ from hackamore.transports.process.watchdog import watchdog
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["ShortRun", "run_with_descendants"]
-
 
 class ShortRun:
     """One such program. Of one that is cut short nothing that it started stays.

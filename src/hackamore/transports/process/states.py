@@ -10,8 +10,6 @@ from enum import auto
 
 from hackamore._engine.protocol.states import Member
 
-__all__ = ["INPUT", "LIFE", "WAIT", "Input", "InputHappening", "Life", "LifeHappening", "Wait", "WaitHappening"]
-
 
 class Life(Member):
     """State of a child, as its owner and the reaper see it."""

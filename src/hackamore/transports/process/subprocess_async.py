@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from hackamore._engine.launch.plan import LaunchPlan
     from hackamore.transports.process.child import Child
 
-__all__ = ["AsyncChildProcess"]
-
 _POLL_SECONDS = 0.02
 _LARGE_READ = 16_384
 """After a read of this size the next one is tried without a wait; after a smaller one that would be in vain."""

@@ -11,8 +11,6 @@ from hackamore.waiting.threads import wait_for
 if TYPE_CHECKING:
     from hackamore._engine.launch.plan import LaunchPlan
 
-__all__ = ["SyncChildProcess"]
-
 
 class SyncChildProcess(ChildProcess):
     """Runs the CLI as a child process; a `SyncPushTransport`. Arguments: those of `ChildProcess`."""

@@ -191,7 +191,6 @@ class Terminal(Channel):
         self.last_words = ""
         self._spinner: Spinner | None = None
         self._moving: Moving | None = None
-        self._drawn = 0
         fancy = (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf")
         self.bullet, self.corner, self.cross, self.tick = ("●", "⎿", "✗", "✓") if fancy else ("*", "|", "x", "ok")
         self.ellipsis, self.dot, self.rule = ("…", " · ", "─") if fancy else ("...", " - ", "-")
@@ -250,13 +249,6 @@ class Terminal(Channel):
         with self.quiet_spinner():
             sys.stdout.buffer.write(line + b"\n")
             sys.stdout.buffer.flush()
-
-    def redraw(self, text: str) -> None:
-        """Replace the line that the last `redraw` wrote; an empty text removes it. For terminals."""
-        last, self._drawn = self._drawn, cell_len(text)
-        back = "\r" + " " * last + "\r" if last else ""
-        self.emit(self.console, [Segment(back), Segment(clean(text))])
-        self.line_open = bool(text)
 
     @property
     def moves(self) -> bool:

@@ -11,6 +11,7 @@ from hackamore.messages import AssistantMessage, ResultError, ResultMessage, Str
 from hackamore.messages import content as blocks
 from hackamore.messages import stream as stream_messages
 from hackamore.messages import system as system_messages
+from hackamore.traces.items import text_of
 
 if TYPE_CHECKING:
     from hackamore.cli.terminal import Channel, Terminal
@@ -422,17 +423,7 @@ def _result_text(block: Any) -> str:
         content = block.content
     except DecodeError:
         return "(nested too deep to be shown)"
-    if isinstance(content, str):
-        return content or "(no output)"
-    if not isinstance(content, list):
-        return "(no output)" if content is None else _compact(content)
-    parts = []
-    for part in content:
-        if isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str):
-            parts.append(part["text"])
-        elif isinstance(part, dict):
-            parts.append(f"[{part.get('type', '?')}]")
-    return "\n".join(parts) or "(no output)"
+    return (_compact(content) if isinstance(content, dict) else text_of(content)) or "(no output)"
 
 
 def _structured(result: ResultMessage, indent: int | None) -> str:

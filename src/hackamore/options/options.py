@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Awaitable, Callable, Mapping, Sequence
     from types import UnionType
+    from typing import NoReturn, TypeAlias, TypedDict, Unpack
 
     from hackamore.dialogs import ElicitationRequest, ElicitationResult, UserDialogRequest, UserDialogResult
     from hackamore.errors import StreamWarning
@@ -60,10 +61,6 @@ if TYPE_CHECKING:
     from hackamore.options.observing import Observer
     from hackamore.options.stores import SessionStore
     from hackamore.permissions import Allow, Deny, PermissionRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any, Literal, NoReturn, TypeAlias, TypedDict, Unpack
 
     Kind: TypeAlias = Literal["argv", "initialize", "environment", "host"]
     FlagForm: TypeAlias = Literal["value", "switch", "off", "each", "comma", "json"]

@@ -127,7 +127,11 @@ def test_control_characters_of_both_sets_are_escaped_for_a_terminal() -> None:
     # So are marks that change the direction of text, and halves of characters, which cannot be printed.
     for code in (*DIRECTIONS, 0xD800, 0xDFFF):
         assert errors.escape_terminal(f"a{chr(code)}b") == f"a\\u{code:04x}b"
-    plain = " \t\n~\xa0\xe9\u2029\u2065\ud7ff\ue000\U0001f642"
+    # And characters that hide, or that some programs take for a newline.
+    for code in (0xAD, 0x200B, 0x2028, 0x2029, 0x2060, 0x2065, 0x3164, 0xFEFF, 0xFFF9):
+        assert errors.escape_terminal(f"a{chr(code)}b") == (f"a\\u{code:04x}b" if code > 0xFF else "a\\xadb")
+    assert errors.escape_terminal("a\U000e0041b") == "a\\U000e0041b"
+    plain = " \t\n~\xa0\xe9\u200c\u200d\u2027\u202f\u205f\u2070\ud7ff\ue000\U0001f642"
     assert errors.escape_terminal(plain) == plain
 
 

@@ -45,13 +45,12 @@ def asking(**more: Any) -> str:
 
 
 def test_one_prompt_for_each_line(hackamore: Command) -> None:
-    ran = hackamore("chat", "zero", stdin=b"one\n\ntwo\\\nand more\n/help\nlast, without an end")
+    ran = hackamore("chat", "zero", stdin=b"one\n\ntwo\\\nand more\nlast, without an end")
     assert ran.code == 0
     assert ran.text.startswith("zero\n\none\n\ntwo\nand more\n")
-    assert "\n  /help" in ran.text
     assert ran.text.endswith("last, without an end\n")
     position = 0
-    for part in ("> zero\n", "\n> one\n", "\n> two\nand more\n", "\n> /help\n", "\n> last, without an end\n"):
+    for part in ("> zero\n", "\n> one\n", "\n> two\nand more\n", "\n> last, without an end\n"):
         position = ran.errors.find(part, position)
         assert position >= 0, (part, ran.errors)
     assert "\x1b" not in ran.text
@@ -121,17 +120,10 @@ def test_background_tasks_are_awaited(hackamore: Command) -> None:
     assert "Bash was allowed" in ran.errors
 
 
-def test_refused_command(hackamore: Command) -> None:
-    ran = hackamore("chat", stdin=piped("/mode nonsense", "goes on"))
-    assert ran.code == 1
-    assert "error: /mode needs one of" in ran.errors
-    assert ran.text == "goes on\n"
-
-
 def test_server_that_asks(hackamore: Command) -> None:
     question = {"mcp_server_name": "shop", "message": "How many?", "mode": "form", "requested_schema": {}}
     ran = hackamore("chat", stdin=piped(prompt(["ask", "elicitation", question])))
-    assert "The MCP server shop asked a question and was declined: there is no terminal to ask at." in ran.errors
+    assert "The MCP server shop asked a question and was declined: a chat has no forms." in ran.errors
     assert '"action": "decline"' in ran.text
 
 
@@ -363,39 +355,6 @@ def test_several_questions_come_one_after_the_other(hackamore: Command) -> None:
         assert chat.code() == 0
 
 
-def test_form_of_a_server(hackamore: Command) -> None:
-    schema = {
-        "properties": {
-            "amount": {"type": "integer", "title": "How many"},
-            "kind": {"enum": ["tea", "mate"]},
-            "note": {"type": "string"},
-            "gift": {"type": "boolean"},
-        },
-        "required": ["amount", "kind", "gift"],
-    }
-    question = {"mcp_server_name": "shop", "message": "Your order?", "mode": "form", "requested_schema": schema}
-    with Talk(hackamore) as chat:
-        chat.until_prompt()
-        chat.say(prompt(["ask", "elicitation", question]))
-        assert "The MCP server shop asks:" in chat.until("How many (integer): ")
-        chat.say("many")
-        chat.until("Type a number.")
-        chat.until("How many (integer): ")
-        chat.say("3")
-        chat.until("kind (tea, mate): ")
-        chat.say("tea")
-        chat.until("note (string, may be empty): ")
-        chat.say("")
-        chat.until("gift (boolean): ")
-        chat.say("y")
-        chat.until("Send this?")
-        chat.say("y")
-        answer = chat.until_prompt()
-        assert '{"amount": 3, "kind": "tea", "gift": true}' in answer
-        chat.type(CTRL_D)
-        assert chat.code() == 0
-
-
 # -- texts that cannot be trusted ----------------------------------------------------------------------------------------------
 
 
@@ -455,10 +414,10 @@ def test_untrusted_text(hackamore: Command, place: str, terminal: bool) -> None:
         check(hackamore("chat", prompt(["later", [["background", []]]], step)))
         return
     with Talk(hackamore, prompt(step)) as chat:
-        if place in ("text", "tasks"):
-            chat.until_prompt()
+        if place == "permission":
+            chat.until("[n]o")
         else:
-            chat.until({"permission": "[n]o", "question": "Your answer", "server": "opened it?", "form": "): "}[place])
+            chat.until_prompt()
         chat.type(CTRL_D)
         assert chat.code() == 0
         shown = chat.text

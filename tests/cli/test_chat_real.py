@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import signal
 from collections.abc import Callable
@@ -50,7 +49,7 @@ def talk(real_cli: RealCLI, tmp_path: Path) -> Talking:
 def test_conversation(talk: Talking) -> None:
     script = (Reply(Thinking("A thought."), "One 😀 two three.", chunk=1), Reply("Four.", expect_text="and\nthen"))
     with ScriptedModel(*script) as model, talk(model) as chat:
-        assert "/help" in chat.until_prompt()
+        assert "Ctrl-D" in chat.until_prompt()
         chat.say("hello")
         shown = chat.until_prompt()
         for part in ("A thought.", "One 😀 two three.", "✓ 1 turn"):
@@ -110,10 +109,6 @@ def test_always_holds(talk: Talking, real_cli: RealCLI) -> None:
         chat.say("make them")
         assert "always: allow Bash(touch one *) (in this session)" in chat.until("Allow Bash?")
         chat.say("always")
-        chat.until(re.compile(r"Also let tools work in \S+ \(in this session\)\? \[y\]es, \[n\]o $"))
-        chat.say("n")
-        chat.until("Also set the permission mode to acceptEdits (in this session)? [y]es, [n]o ")
-        chat.say("n")
         assert "Allow" not in chat.until("Both are there.")
         chat.until_prompt()
         chat.type(CTRL_D)
@@ -122,14 +117,14 @@ def test_always_holds(talk: Talking, real_cli: RealCLI) -> None:
 
 
 def test_the_models_own_question(talk: Talking) -> None:
-    script = (Reply(ToolCall("AskUserQuestion", {"questions": [QUESTION]})), Reply("The sea.", expect_text='"blue"'))
+    asked = ToolCall("AskUserQuestion", {"questions": [QUESTION]})
+    script = (Reply(asked), Reply("Red or blue?", expect_text="the user replies with the next prompt"), "The sea.")
     with ScriptedModel(*script) as model, talk(model) as chat:
         chat.until_prompt()
         chat.say("ask me")
-        shown = chat.until("Your answer")
-        for part in ("Which colour?", "1  red", "2  blue", "like the sea"):
-            assert part in shown
-        chat.say("2")
+        chat.until("Red or blue?")
+        chat.until_prompt()
+        chat.say("blue")
         chat.until("The sea.")
         chat.until_prompt()
         chat.type(CTRL_D)
@@ -226,24 +221,10 @@ def test_every_end_leaves_nothing(talk: Talking, tmp_path: Path, place: str, how
         assert chat.left() == []
 
 
-def test_commands(talk: Talking) -> None:
-    with ScriptedModel(Reply("Hello.", expect=lambda request: "sonnet" in request.model)) as model, talk(model) as chat:
+def test_commands_of_the_cli(talk: Talking) -> None:
+    with ScriptedModel() as model, talk(model) as chat:
         chat.until_prompt()
-        for line, shown in (
-            ("/help", "/context"),
-            ("/model", "sonnet"),
-            ("/model sonnet", "Model: sonnet."),
-            ("/mode", "needs one of"),
-            ("/mode acceptEdit", "Did you mean `acceptEdits`"),
-            ("/mode plan", "Permission mode: plan."),
-            ("/context", "of 1,000,000 tokens"),
-            ("/cost", "cost"),
-            ("", ""),
-            ("hi", "Hello."),
-        ):
-            chat.say(line)
-            assert shown in chat.until_prompt(), line
-        chat.say("/usage")  # one of the CLI's own
+        chat.say("/usage")
         assert "error" not in chat.until_prompt().lower()
         chat.say("/quit")
         assert chat.code() == 0

@@ -214,6 +214,6 @@ def test_a_cli_in_path_comes_first_and_the_command_warns(hackamore: Command, tmp
     assert "HACKAMORE_CLI_PATH=" in ran.errors
 
 
-def test_a_bar_on_a_terminal(hackamore: Command) -> None:
+def test_on_a_terminal(hackamore: Command) -> None:
     shown = hackamore.on_terminal("install-cli").text
     assert "Installed Claude Code 9.8.7" in shown

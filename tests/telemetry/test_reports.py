@@ -18,10 +18,11 @@ from hackamore.errors import Diagnostic
 from hackamore.messages import Message, from_data
 from hackamore.options.observing import AttemptFacts, CallbackCall, CallbackEnd, Observation
 from hackamore.permissions import MatchedAskRule, PermissionRequest
-from hackamore.telemetry import fleets, names, pools, watch
+from hackamore.telemetry import fleets, pools, watch
 from hackamore.telemetry.watch import Instruments
 from tests.contract import shows
 from tests.telemetry.collecting import Collected, attributes, id_of
+from tests.telemetry.test_names import METRICS
 
 AGENT = "invoke_agent claude-code"
 
@@ -397,8 +398,8 @@ def test_instruments_are_those_of_the_table(collected: Collected) -> None:
     for instrument in instruments.values():
         (instrument.add if hasattr(instrument, "add") else instrument.record)(1)
     found = {metric.name: metric for metric in collected.metrics()}
-    assert len(instruments) == len(found) == len(names.METRICS)
-    for metric in names.METRICS:
+    assert len(instruments) == len(found) == len(METRICS)
+    for metric in METRICS:
         one = found[metric.name]
         [point] = one.data.data_points
         kind = (
@@ -433,7 +434,7 @@ def test_buckets_cover_what_is_measured() -> None:
             *(metric.buckets[0], metric.buckets[-1], len(metric.buckets)),
             *{round(above / below, 9) for below, above in zip(metric.buckets, metric.buckets[1:], strict=False)},
         )
-        for metric in names.METRICS
+        for metric in METRICS
         if metric.instrument == "histogram"
     } == BUCKETS
 

@@ -81,7 +81,6 @@ class Driver:
         self._exit_code: int | None = None
 
     def start(self) -> None:
-        """Start the task."""
         self._loop.spawn(
             self._run, contextvars.Context(), self._done, f"hackamore session, created at {self._core.created_at}"
         )
@@ -94,7 +93,6 @@ class Driver:
 
     @property
     def loop(self) -> Loop:
-        """The event loop of the session."""
         return self._loop
 
     @property

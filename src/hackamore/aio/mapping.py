@@ -287,7 +287,6 @@ class MapStream(OtherShell, Generic[R]):
             raise StopAsyncIteration
 
     async def _next(self, works: MapRunner) -> object:
-        """Return the next answer; the end if there is none, or an error ends all."""
         while True:
             while works.error is None and not self._exhausted and works.running < works.workers:
                 if self._read - self._given >= AHEAD * works.workers:

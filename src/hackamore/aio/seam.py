@@ -58,7 +58,6 @@ class Seam:
         self._waited = 0.0  # when a task of the session last let others run
 
     def connect(self, core: SessionCore[Any], transport: AsyncTransport) -> None:
-        """Set the core and the transport that belong to the session."""
         self._core = core
         self.connection = core.connection
         self._transport = transport

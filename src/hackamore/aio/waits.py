@@ -27,22 +27,6 @@ if TYPE_CHECKING:
     from hackamore.transports.base import AsyncTransport
     from hackamore.transports.process.prepare import Preparation
 
-__all__ = [
-    "OtherShell",
-    "Preparing",
-    "append_of",
-    "call_store",
-    "check_loop",
-    "checkpoint",
-    "child_process",
-    "is_cancellation",
-    "iterator_of",
-    "next_of",
-    "receive",
-    "sleep",
-    "wait_exit",
-]
-
 
 def check_loop() -> None:
     """Raise RuntimeError where neither asyncio nor trio runs."""

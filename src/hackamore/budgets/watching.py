@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from hackamore.messages import Message
     from hackamore.options.observing import Subject
 
-__all__ = ["Watch"]
-
 
 class Watch(Observation):
     """Counts for one query or session: for the whole budget, and for `keys` besides."""

@@ -110,7 +110,6 @@ class Command:
     epilog: str = ""
 
     def action(self, given: dict[str, Any]) -> Callable[[Terminal], int]:
-        """Return the function that runs the command."""
         module, _, function = self.place.partition(":")
         level = checked_level(given.pop("log_level", None))
         action = partial(getattr(import_module(module), function), given)

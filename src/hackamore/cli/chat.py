@@ -10,17 +10,15 @@ import asyncio
 import signal
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from hackamore._engine.protocol.states.session import SessionActivity, TurnState
 from hackamore.aio.session import Session
-from hackamore.checked.fields import suggestion
-from hackamore.cli.flags import MODES, build_options
+from hackamore.cli.flags import build_options
 from hackamore.cli.questions import Lines, Questions
 from hackamore.cli.running import FAILED, expected_warnings, signals, wait_for_no_reader
-from hackamore.cli.terminal import clean, one_line
 from hackamore.cli.transcript import Transcript
-from hackamore.errors import HackamoreError, OptionsError, TurnTimeoutError
+from hackamore.errors import HackamoreError, TurnTimeoutError
 from hackamore.messages import (
     AssistantMessage,
     AuthenticationError,
@@ -35,7 +33,6 @@ if TYPE_CHECKING:
 
     from hackamore.cli.terminal import Terminal
     from hackamore.messages import Message
-    from hackamore.options.kinds import PermissionMode
     from hackamore.options.options import Options
 
 _PROMPT = "> "
@@ -173,10 +170,6 @@ class Chat:
         """True if the session is over, which `_show` reports."""
         return self._live.state in ("stopped", "failed")
 
-    def _went_wrong(self, error: HackamoreError) -> None:
-        self._failed = self._failed or not self._lines.interactive
-        self._terminal.error(str(error))
-
     def _asking(self, options: Options) -> Options:
         more: dict[str, Any] = {}
         if options.permission_prompt_tool_name is None:
@@ -223,7 +216,7 @@ class Chat:
                 self._show_result(message)
                 self._offer()
             case UserMessage(is_replay=True):
-                pass  # the output of a command of the chat, which was shown
+                pass  # the output of a command of the CLI, which was shown
             case UserMessage(content=[TextBlock(text=text)]) if text.startswith("[Request interrupted"):
                 pass  # the result says it
             case _:
@@ -297,7 +290,7 @@ class Chat:
 
     async def _work(self, session: Session) -> int:
         if self._lines.interactive:
-            self._terminal.aside.line("/help lists the commands, Ctrl-D quits.", "dim")
+            self._terminal.aside.line("Ctrl-C stops a turn, Ctrl-D quits.", "dim")
         text: str | None = self._prompt or ""
         if text:
             self._terminal.aside.line(f"{_PROMPT}{text}", "bold")
@@ -310,28 +303,17 @@ class Chat:
             if text is None or text.strip() in ("/quit", "/exit"):
                 break
             if text.strip():
-                await self._do(text)
+                if not self._lines.interactive:
+                    if self._spoken:
+                        self._terminal.aside.line()
+                    self._terminal.aside.line(f"{_PROMPT}{text}", "bold")
+                await self._send(text)
         if self._lines.interactive:
             return 0
         # What still runs in the background comes to its end, as after `hackamore run`.
         self._finishing = True
         await session.finish(timeout=self._options.timeouts.background)
         return FAILED if self._failed else 0
-
-    async def _do(self, text: str) -> None:
-        if not self._lines.interactive:
-            if self._spoken:
-                self._terminal.aside.line()
-            self._terminal.aside.line(f"{_PROMPT}{text}", "bold")
-        word, _, argument = text.strip().partition(" ")
-        if word not in COMMANDS:
-            await self._send(text)
-            return
-        try:
-            await run_command(word, argument.strip(), self._live, self._terminal)
-        except HackamoreError as error:
-            if not self._over:
-                self._went_wrong(error)
 
     async def _send(self, text: str) -> None:
         self._spoken = True
@@ -342,63 +324,9 @@ class Chat:
             if self._over:
                 await asyncio.Future()  # `_show` reports it, and ends the chat
             if isinstance(error, (AuthenticationError, TurnTimeoutError)):
-                self._went_wrong(error)
+                self._failed = self._failed or not self._lines.interactive
+                self._terminal.error(str(error))
         self._failed = self._failed or turn.state is TurnState.FAILED
         while self._messages.unread:
             self._all_shown.clear()
             await self._all_shown.wait()
-
-
-COMMANDS = {
-    "/help": "show this list",
-    "/quit": "end the chat, like Ctrl-D",
-    "/model": "NAME: change the model; without NAME: list the models",
-    "/mode": "MODE: change the permission mode",
-    "/cost": "show the cost",
-    "/context": "show the use of the context window",
-}
-_MODES = tuple(sorted(MODES))
-
-
-async def run_command(word: str, argument: str, session: Session, terminal: Terminal) -> None:
-    """Run a command; raises the `HackamoreError` of a refusal."""
-    match word:
-        case "/help":
-            for name, text in COMMANDS.items():
-                terminal.line(f"  {name:<11} {text}")
-            terminal.line("  /...        sent to the CLI, such as /compact")
-            terminal.line(
-                "A line that ends with a backslash continues in the next line. After lines that you paste, press Enter."
-            )
-            terminal.line(
-                "Ctrl-C stops the turn; a second one quits. Text that you type while a turn runs is the next prompt."
-            )
-        case "/model":
-            await _model(argument, session, terminal)
-        case "/mode":
-            if argument not in _MODES:
-                hint = suggestion(argument, _MODES) if argument else ""
-                raise OptionsError(f"/mode needs one of {', '.join(_MODES)}.{hint}", field="permission_mode")
-            await session.set_permission_mode(cast("PermissionMode", argument))
-            terminal.note(f"Permission mode: {argument}.", "dim")
-        case "/cost":
-            terminal.line((await session.get_session_cost()).text)
-        case "/context":
-            await _context(session, terminal)
-
-
-async def _model(name: str, session: Session, terminal: Terminal) -> None:
-    if name:
-        await session.set_model(name)
-        terminal.note(f"Model: {name}.", "dim")
-        return
-    for model in (await session.list_models()).models:
-        about = one_line(model.description)
-        terminal.line(f"  {clean(model.value):<24} {terminal.shorten(about, max(20, terminal.width - 28))}")
-
-
-async def _context(session: Session, terminal: Terminal) -> None:
-    usage = await session.get_context_usage()
-    for part in usage.categories:
-        terminal.line(f"  {part.tokens:>10,.0f}  {clean(part.name)}")
-    terminal.line(f"  {usage.total_tokens:>10,.0f}  of {usage.max_tokens:,.0f} tokens ({usage.percentage:.0f} %)")

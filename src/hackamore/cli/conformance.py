@@ -51,7 +51,6 @@ class _Table:
         self._terminal.working(f"{number}/{total} {behaviour}")
 
     def show(self, finding: Finding) -> None:
-        """Show one finding."""
         terminal = self._terminal
         if finding.group != self._group:
             if self._group:
@@ -70,7 +69,6 @@ class _Table:
                 terminal.line(f"{' ' * len(lead)}{line}", "dim", wrap=True)
 
     def finish(self, report: Report) -> None:
-        """Show the summary."""
         terminal = self._terminal
         terminal.line()
         terminal.line(report.subject, wrap=True)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import time
-import tomllib
 from collections import deque
 from dataclasses import dataclass
 from functools import partial
@@ -332,13 +331,15 @@ def demo(given: Mapping[str, Any], terminal: Terminal) -> int:
         _introduce_simulation(terminal, "With --simulated")
     else:
         try:
-            cli_path, origin = _find(given.get("cli_path"))
+            found = find_cli(given.get("cli_path"), os.environ, os.path.expanduser("~"))
         except CLINotFoundError as error:
-            if _named(given.get("cli_path")):
+            if given.get("cli_path") or os.environ.get("HACKAMORE_CLI_PATH"):
                 terminal.error(f"The demo shows the real Claude Code CLI, and none was found. {error}")
                 return NOT_STARTED
             _introduce_simulation(terminal, "No Claude Code CLI was found on this machine:")
         else:
+            cli_path = found.path
+            origin = {"PATH": "from PATH", "cli_path": "from --cli-path"}.get(found.source, found.source)
             _introduce(terminal, cli_path, origin)
     with TemporaryDirectory(prefix="hackamore-demo-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
@@ -372,31 +373,6 @@ def _simulated(folder: Path, project: Path, terminal: Terminal, fast: bool) -> i
     with SimulatedCLI(simulated_script(project, _pace(terminal, fast)), time_scale=0.1 if fast else 1.0) as cli:
         program = cli.install(folder / "simulated", real_tools=True)
         return _run_parts(partial(_options, str(program), {}, project), terminal, project)
-
-
-def _named(cli_path: str | None) -> str | None:
-    return cli_path or os.environ.get("HACKAMORE_CLI_PATH")
-
-
-def _find(cli_path: str | None) -> tuple[str, str]:
-    """Return the CLI and how it was found: as named, then the one of the checkout, then as always."""
-    if not _named(cli_path):
-        pinned = _pinned()
-        if pinned is not None:
-            return str(pinned), "installed by ./dev"
-    found = find_cli(cli_path, os.environ, os.path.expanduser("~"))
-    return found.path, {"PATH": "from PATH", "cli_path": "from --cli-path"}.get(found.source, found.source)
-
-
-def _pinned() -> Path | None:
-    """Return the CLI that `./dev` has installed, if this is a checkout."""
-    project = Path(__file__).resolve().parents[3]
-    try:
-        version = str(tomllib.loads((project / "pinned_cli.toml").read_text(encoding="utf-8"))["version"])
-    except (OSError, ValueError, KeyError):
-        return None
-    path = project / ".dev" / "claude" / version / "claude"
-    return path if path.is_file() and os.access(path, os.X_OK) else None
 
 
 def _introduce(terminal: Terminal, cli_path: str, origin: str) -> None:

@@ -304,8 +304,6 @@ def _installed(name: str) -> str | None:
 
 
 class _Page:
-    """The report as text."""
-
     def __init__(self, terminal: Terminal, *, verbose: bool) -> None:
         self._terminal = terminal
         self._verbose = verbose

@@ -369,7 +369,6 @@ def _note(row: FleetRow, lost: list[str]) -> str:
 
 
 def results_(given: Mapping[str, Any], terminal: Terminal) -> int:
-    """Show or write the results."""
     states = given.get("state") or None
     for state in states or ():
         if state not in STATES:
@@ -437,7 +436,6 @@ def _written(rows: Iterator[FleetRow], output: Path, terminal: Terminal) -> int:
 
 
 def retry_(given: Mapping[str, Any], terminal: Terminal) -> int:
-    """Queue tasks once more."""
     journal = _journal(given)
     ids = _chosen(given, "failed")
     if ids is None:
@@ -453,7 +451,6 @@ def retry_(given: Mapping[str, Any], terminal: Terminal) -> int:
 
 
 def cancel_(given: Mapping[str, Any], terminal: Terminal) -> int:
-    """Cancel tasks that are not over."""
     number = _journal(given).cancel(_chosen(given, "everything"))
     terminal.note(f"{count(number, 'task')} cancelled.")
     return 0
@@ -468,7 +465,6 @@ def _chosen(given: Mapping[str, Any], everything: str) -> list[str] | None:
 
 
 def trace_(given: Mapping[str, Any], terminal: Terminal) -> int:
-    """Write the page of an attempt."""
     journal, task, number = _journal(given), str(given["task"]), given.get("attempt")
     attempts = journal.attempts(task)
     shown = escape_terminal(repr(task), 300)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from hackamore.cli.flags import LOG, OPTIONS, OUTPUT_PANEL, Flags, argument, flag
+from hackamore.options.options import NO_SESSION
 
 ENGINES = ("local", "dask")
 STATES = ("queued", "leased", "running", "verifying", "waiting", "succeeded", "failed", "cancelled")
-_CONVERSATION = ("resume", "continue_conversation", "fork_session", "session_id")
-"""The fleet chooses the session of each attempt."""
 _FLEET = "Fleet"
 _WORK = "Work of each task"
 
@@ -44,7 +43,7 @@ _SETTINGS: Flags = {
         float, "--verify-timeout", metavar="SECONDS", help="End CMD after SECONDS (default: 600).", panel=_WORK
     ),
     "trust_tasks": flag(bool, "--trust-tasks", help="Accept programs and loose permissions from FILE.", panel=_WORK),
-    **{name: row for name, row in OPTIONS.items() if name not in _CONVERSATION},
+    **{name: row for name, row in OPTIONS.items() if name not in NO_SESSION},
     **LOG,
 }
 KEPT = tuple(name for name in _SETTINGS if name not in LOG)

@@ -12,8 +12,8 @@ import msgspec
 
 from hackamore.checked.fields import suggestion
 from hackamore.errors import OptionsError, escape_terminal
-from hackamore.fleet.task import SESSION_OPTIONS, Task
-from hackamore.options.options import Options
+from hackamore.fleet.task import Task
+from hackamore.options.options import NO_SESSION, Options
 from hackamore.options.sources import refusal, variable_kind
 from hackamore.runtime.log import logger
 
@@ -95,7 +95,7 @@ def _checked(rows: Iterator[tuple[int, Any]], name: str, options: Options) -> It
             if isinstance(values, _BadLineError):
                 raise values
             task = Task(**values)
-            for option in SESSION_OPTIONS:
+            for option in NO_SESSION:
                 if option in task.options:
                     raise _BadLineError(f"`{option}` is chosen by the fleet, for each attempt. Leave it out.")
             options.replace(**task.options)

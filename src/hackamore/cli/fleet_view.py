@@ -49,7 +49,6 @@ def cost(usd: float) -> str:
 
 
 def count(number: int, word: str) -> str:
-    """Return a number with its noun."""
     return f"{number:,} {word}{'s' * (number != 1)}"
 
 
@@ -98,7 +97,6 @@ class _Display:
         self._block.close()
 
     def lines(self, _: float) -> Sequence[str]:
-        """Return the lines that change: none."""
         return ()
 
 
@@ -106,7 +104,6 @@ class EventLines(_Display):
     """Writes each event as a JSON object on a line, for programs."""
 
     def show(self, event: FleetEvent) -> None:
-        """Write an event."""
         if isinstance(event, TaskFinished):
             self._write({"event": "task_finished", "at": event.at, **_plain(event.row)})
         else:
@@ -118,7 +115,6 @@ class EventLines(_Display):
         self._write({"event": "draining", "running": running, "at": time.time()})
 
     def finish(self, rows: list[FleetRow], seconds: float) -> None:
-        """Write the end."""
         states = Counter(row.state for row in rows)
         usd = sum(row.cost for row in rows)
         self._write({"event": "fleet_finished", "states": states, "cost": usd, "seconds": seconds, "at": time.time()})

@@ -27,7 +27,6 @@ class CommandWithHelp(TyperCommand):
     """A command with the help page of this module."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help page."""
         formatter.write(_page(self, ctx))
 
 
@@ -42,7 +41,6 @@ class GroupWithHelp(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help page."""
         commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
         shown = [(name, (command.help or "").partition("\n")[0]) for name, command in commands if command is not None]
         formatter.write(_page(self, ctx, shown))

@@ -49,6 +49,10 @@ def install_cli(given: Mapping[str, Any], terminal: Terminal) -> int:
 
 
 def _install(wanted: str, name: str, link: Path, force: bool, terminal: Terminal) -> None:
+    def progress(done: int, total: int | None) -> None:
+        of = f" of {total / 1e6:.0f}" if total else ""
+        terminal.working(f"Downloading {done / 1e6:.0f}{of} MB,")
+
     current = link.parent
     folder = current.parent
     with terminal.spinning("Asking the registry"):
@@ -57,11 +61,11 @@ def _install(wanted: str, name: str, link: Path, force: bool, terminal: Terminal
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if force or not os.access(target, os.X_OK):
         started = time.monotonic()
-        bar = _Bar(terminal)
         with tempfile.TemporaryFile(dir=target.parent) as archive:
-            size = npm.download(
-                package.url, archive, package.integrity, _RETRY_SECONDS, progress=bar.show, note=terminal.warning
-            )
+            with terminal.spinning("Downloading"):
+                size = npm.download(
+                    package.url, archive, package.integrity, _RETRY_SECONDS, progress=progress, note=terminal.warning
+                )
             with terminal.spinning("Unpacking"):
                 npm.extract(archive, target)
         seconds = time.monotonic() - started
@@ -108,29 +112,3 @@ def _say_what_is_found(link: Path, terminal: Terminal) -> None:
         )
     else:
         terminal.note("Log in once: run the CLI above and type /login, or set ANTHROPIC_API_KEY.", "dim")
-
-
-class _Bar:
-    """The progress of a download, on a terminal."""
-
-    def __init__(self, terminal: Terminal) -> None:
-        self._terminal = terminal
-        self._drawn = 0.0
-
-    def show(self, done: int, total: int | None) -> None:
-        """Show the progress, ten times a second at most."""
-        now = time.monotonic()
-        complete = done == total
-        if (
-            not self._terminal.interactive
-            or os.environ.get("TERM") == "dumb"
-            or (now - self._drawn < 0.1 and not complete)
-        ):
-            return
-        self._drawn = now
-        text = f"{done / 1e6:.0f} MB"
-        if total:
-            columns = max(5, min(30, self._terminal.width - 30))
-            filled = columns * done // total
-            text = f"{'#' * filled}{'-' * (columns - filled)} {100 * done // total:3d} % of {total / 1e6:.0f} MB"
-        self._terminal.redraw("" if complete else f"Downloading {text}")

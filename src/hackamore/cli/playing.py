@@ -28,7 +28,6 @@ _SHELL_NOT_STARTED = USAGE
 
 
 def shown(path: object) -> str:
-    """Return a path for a message."""
     return escape_terminal(str(path), 300)
 
 

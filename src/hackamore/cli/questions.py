@@ -1,4 +1,4 @@
-"""Questions for the user at a terminal: permissions for tools, questions of the model, forms of MCP servers.
+"""Questions for the user at a terminal: permissions for tools.
 
 Lines are read without a thread, so that no thread is left waiting in a read.
 """
@@ -12,32 +12,25 @@ import re
 import select
 import sys
 import termios
-from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
-
-import msgspec
 
 from hackamore.cli.terminal import clean, one_line
 from hackamore.dialogs import ElicitationResult
 from hackamore.errors import DecodeError, OptionsError
 from hackamore.permissions import (
-    AddDirectories,
     AddRules,
     Allow,
     Deny,
     PermissionRule,
-    RemoveRules,
-    ReplaceRules,
-    SetMode,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping
 
     from hackamore.cli.terminal import Terminal
     from hackamore.dialogs import ElicitationRequest
-    from hackamore.permissions import PermissionRequest, PermissionUpdate
+    from hackamore.permissions import PermissionRequest
 
 _LONGEST = 16 * 1024 * 1024
 _PIECE = 65536
@@ -133,13 +126,6 @@ _SHOWN_LINES = 30
 _SHOWN_CHARACTERS = 3_000
 _ANSWER = re.compile(r"\s*((?:yes|no|always|y|n|a)\b|\?)[\s,:;.]*(.*)", re.IGNORECASE | re.DOTALL)
 _MODEL_ASKS = "AskUserQuestion"
-_KEPT = {
-    "session": "in this session",
-    "localSettings": "saved for you in this project",
-    "projectSettings": "saved for all users of this project",
-    "userSettings": "saved for you in all projects",
-    "cliArg": "in this session",
-}
 
 
 class Questions:
@@ -173,7 +159,6 @@ class Questions:
     # -- may a tool run ------------------------------------------------------------------------------------------------
 
     async def may_run(self, request: PermissionRequest) -> Allow | Deny:
-        """Ask whether a tool may run."""
         await self._called(request.tool_use_id)
         async with self._turn:
             name = one_line(request.tool_name)  # labels are what others call it
@@ -185,8 +170,8 @@ class Questions:
                     way = f"Allow it with --allow {name}, or everything with --yes."
                 self._terminal.note(f"{name} was denied: there is no terminal to ask at. {way}", "yellow")
                 return Deny("There is no terminal to ask for permission at.", decision_classification="user_reject")
-            if request.tool_name == _MODEL_ASKS and self._lines.interactive:
-                return await self._model_asks(request)
+            if request.tool_name == _MODEL_ASKS:
+                return Deny("Ask in your answer: the user replies with the next prompt.")
             if self._say_yes and not by_person:
                 self._terminal.note(f"{name} was allowed: --yes.", "dim")
                 return Allow()
@@ -201,10 +186,11 @@ class Questions:
         self._explain(request)
         self._show_input(request, _SHOWN_LINES, _SHOWN_CHARACTERS)
         if always is not None:
-            rules = "; ".join(
-                _described(update) for update in always.updated_permissions if not isinstance(update, Mapping)
+            rules = ", ".join(
+                rule.tool_name if rule.rule_content is None else f"{rule.tool_name}({rule.rule_content})"
+                for rule in always.rules
             )
-            aside.line(f"  always: {rules}", "dim", wrap=True)
+            aside.line(f"  always: allow {one_line(rules)} (in this session)", "dim", wrap=True)
         choices = f"{'yes' if in_full else '[y]es'}, [n]o{', [a]lways' if always is not None else ''}"
         while True:
             answer = await self._ask(f"Allow {name}? {choices} ")
@@ -220,20 +206,10 @@ class Questions:
             elif word == "yes" or (word == "y" and not in_full):
                 return Allow(decision_classification="user_temporary")
             elif word in ("a", "always") and always is not None:
-                return await self._with_more(request, always)
+                return Allow(updated_permissions=(always,), decision_classification="user_permanent")
             else:
                 text = f"Type {choices}. `n REASON` sends the reason to the model; ? shows the whole input."
                 terminal.note(text, "yellow")
-
-    async def _with_more(self, request: PermissionRequest, always: Allow) -> Allow:
-        """Return the answer with those suggested modes and folders that the user allows, asked one by one."""
-        updates = list(always.updated_permissions)
-        for update in request.suggestions:
-            if isinstance(update, (SetMode, AddDirectories)):
-                update = msgspec.structs.replace(update, destination="session")  # noqa: PLW2901
-                if await self._agreed(f"Also {_described(update)}? [y]es, [n]o "):
-                    updates.append(update)
-        return Allow(updated_permissions=tuple(updates), decision_classification="user_permanent")
 
     def _explain(self, request: PermissionRequest) -> None:
         server = request.mcp_server
@@ -261,78 +237,13 @@ class Questions:
         if left > 0:
             self._terminal.aside.line(f"  {self._terminal.ellipsis} {left:,} more characters: ? shows all", "yellow")
 
-    # -- questions with answers ------------------------------------------------------------------------------------------
-
-    async def _model_asks(self, request: PermissionRequest) -> Allow | Deny:
-        try:
-            questions = [_Question(part) for part in request.input["questions"]]
-            given = dict(request.input)
-        except (DecodeError, KeyError, TypeError, ValueError):
-            return Deny("The questions cannot be shown here.")
-        answers: dict[str, str] = {}
-        for question in questions:
-            self._terminal.aside.line()
-            self._terminal.aside.line(clean(question.text), "bold yellow")
-            for number, (label, explanation) in enumerate(question.choices, 1):
-                more = f"  {self._terminal.dot.strip()} {one_line(explanation)}" if explanation else ""
-                self._terminal.aside.line(f"  {number}  {one_line(label)}{more}")
-            many = "numbers with commas" if question.several else "a number"
-            answer = (await self._ask(f"Your answer ({many}, or words; empty skips it): ")).strip()
-            if answer:
-                answers[question.text] = question.chosen(answer)
-        if not answers:
-            return Deny("The user did not want to answer.", decision_classification="user_reject")
-        return Allow(updated_input={**given, "answers": answers}, decision_classification="user_temporary")
-
     async def server_asks(self, request: ElicitationRequest) -> ElicitationResult:
-        """Show a question of an MCP server."""
+        """Decline a question of an MCP server, with a note."""
         server = one_line(request.mcp_server_name)
-        if not self._lines.interactive:
-            self._terminal.note(
-                f"The MCP server {server} asked a question and was declined: there is no terminal to ask at.", "yellow"
-            )
-            return ElicitationResult.decline()
-        async with self._turn:
-            self._terminal.aside.line()
-            self._terminal.aside.line(f"The MCP server {server} asks:", "bold yellow")
-            self._terminal.aside.line(f"  {clean(request.message)}")
-            if request.mode not in ("form", "url"):
-                self._terminal.note("Hackamore cannot show this kind of question; it was declined.", "yellow")
-                return ElicitationResult.decline()
-            if request.mode == "url":
-                self._terminal.aside.line(f"  {one_line(request.url or '')}")
-                agreed = await self._agreed("Have you opened it? [y]es, [n]o ")
-                return ElicitationResult.accept() if agreed else ElicitationResult.decline()
-            try:
-                return await self._form(request.requested_schema)
-            except DecodeError:
-                return ElicitationResult.decline()
-
-    async def _form(self, schema: Mapping[str, Any]) -> ElicitationResult:
-        fields, needed = schema.get("properties"), schema.get("required")
-        needed = needed if isinstance(needed, list) else ()
-        content: dict[str, Any] = {}
-        for name, field in (fields if isinstance(fields, dict) else {}).items():
-            about = field if isinstance(field, dict) else {}
-            must = name in needed
-            hint = ", ".join(map(str, about["enum"])) if isinstance(about.get("enum"), list) else about.get("type", "")
-            label = f"{one_line(about.get('title') or name)} ({one_line(hint)}{'' if must else ', may be empty'}): "
-            while True:
-                answer = (await self._ask(label)).strip()
-                if not answer and not must:
-                    break
-                try:
-                    content[name] = _typed(answer, about)
-                    break
-                except ValueError as error:
-                    self._terminal.note(str(error), "yellow")
-        agreed = await self._agreed("Send this? [y]es, [n]o ")
-        return ElicitationResult.accept(content) if agreed else ElicitationResult.decline()
-
-    async def _agreed(self, text: str) -> bool:
-        while (answer := (await self._ask(text)).strip().lower()) not in ("y", "yes", "n", "no"):
-            self._terminal.note("Type y or n.", "yellow")
-        return answer in ("y", "yes")
+        self._terminal.note(
+            f"The MCP server {server} asked a question and was declined: a chat has no forms.", "yellow"
+        )
+        return ElicitationResult.decline()
 
     async def _ask(self, text: str) -> str:
         # Text typed before the question does not answer it.
@@ -350,32 +261,11 @@ class Questions:
             self.asked = ""
 
 
-class _Question:
-    """One question of the model's."""
-
-    def __init__(self, part: Mapping[str, Any]) -> None:
-        self.text = str(part["question"])
-        self.several = part.get("multiSelect") is True
-        self.choices = [(str(choice["label"]), str(choice.get("description") or "")) for choice in part["options"]]
-
-    def chosen(self, answer: str) -> str:
-        """Return the labels that numbers stand for; anything else is an answer in words."""
-        try:
-            numbers = [int(number) for number in answer.replace(",", " ").split()]
-            if any(number < 1 for number in numbers) or (len(numbers) > 1 and not self.several):
-                return answer
-            return ", ".join(self.choices[number - 1][0] for number in numbers)
-        except (ValueError, IndexError):
-            return answer
-
-
-def _always(request: PermissionRequest) -> Allow:
-    """Return the answer with the rules that the CLI suggests, for this session; without any, a rule for the tool."""
-    always = Allow.always(request)
-    if always.updated_permissions:
-        return always
-    rule = AddRules(rules=[PermissionRule(request.tool_name)], behavior="allow", destination="session")
-    return Allow(updated_permissions=(rule,))
+def _always(request: PermissionRequest) -> AddRules:
+    """Return the rules that the CLI suggests, for this session; without any, a rule for the tool."""
+    suggested = Allow.always(request).updated_permissions
+    rules = [rule for update in suggested if isinstance(update, AddRules) for rule in update.rules]
+    return AddRules(rules=rules or [PermissionRule(request.tool_name)], behavior="allow", destination="session")
 
 
 def _readable(given: Mapping[str, Any]) -> str:
@@ -385,46 +275,3 @@ def _readable(given: Mapping[str, Any]) -> str:
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         parts.append(f"{name}: {text}" if "\n" not in text else f"{name}:\n{text}")
     return "\n".join(parts)
-
-
-def _described(update: PermissionUpdate) -> str:
-    kept = _KEPT.get(str(getattr(update, "destination", "")), "")
-    match update:
-        case AddRules() | ReplaceRules() | RemoveRules():
-            rules = ", ".join(
-                rule.tool_name if rule.rule_content is None else f"{rule.tool_name}({rule.rule_content})"
-                for rule in update.rules
-            )
-            what = {"addRules": "", "removeRules": "no more ", "replaceRules": "only "}[update.type]
-            text = f"{what}{update.behavior} {rules}"
-        case SetMode():
-            text = f"set the permission mode to {update.mode}"
-        case AddDirectories():
-            text = f"let tools work in {', '.join(update.directories)}"
-        case _:
-            text = update.type or "an update of unknown type"
-    return one_line(f"{text} ({kept})" if kept else text)
-
-
-def _typed(answer: str, about: Mapping[str, Any]) -> Any:
-    """Return an answer as the type that a form wants; a ValueError says what it must be."""
-    choices: Sequence[Any] | Any = about.get("enum")
-    if isinstance(choices, list) and choices:
-        for choice in choices:
-            if str(choice) == answer:
-                return choice
-        raise ValueError(f"Type one of: {one_line(', '.join(map(str, choices)))}")
-    match about.get("type"):
-        case "boolean":
-            if answer.lower() not in ("y", "yes", "true", "n", "no", "false"):
-                raise ValueError("Type y or n.")
-            return answer.lower() in ("y", "yes", "true")
-        case "integer" | "number" as kind:
-            try:
-                return int(answer) if kind == "integer" else float(answer)
-            except ValueError:
-                raise ValueError("Type a number.") from None
-        case _:
-            if not answer:
-                raise ValueError("This field needs an answer.")
-            return answer

@@ -366,7 +366,6 @@ class _TerminalHandler(logging.Handler):
 
 @contextmanager
 def _log_shown(terminal: Terminal) -> Iterator[None]:
-    """Show the log of Hackamore, cleaned."""
     handler = _TerminalHandler(terminal)
     _LOGGER.addHandler(handler)
     try:

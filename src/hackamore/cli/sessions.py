@@ -91,7 +91,6 @@ def _place(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _project(given: Mapping[str, Any]) -> Path | None:
-    """Return the project for functions that take None for all of them."""
     if given.get("all_projects"):
         if given.get("project") is not None:
             raise OptionsError(
@@ -190,7 +189,6 @@ def _row(info: TranscriptInfo, terminal: Terminal) -> list[str]:
 
 @_command
 def list_(given: Mapping[str, Any], terminal: Terminal) -> int:
-    """List conversations."""
     found = transcripts.list(
         **_place(given),
         since=_time(given.get("since"), "--since"),
@@ -215,7 +213,6 @@ def list_(given: Mapping[str, Any], terminal: Terminal) -> int:
 
 @_command
 def show_(given: Mapping[str, Any], terminal: Terminal) -> int:
-    """Show a conversation."""
     info = _found(given["session"])
     transcript = transcripts.read(info.session_id, leaf=given.get("leaf"))
     if given.get("as_json"):
@@ -241,7 +238,6 @@ def show_(given: Mapping[str, Any], terminal: Terminal) -> int:
 
 @_command
 def search_(given: Mapping[str, Any], terminal: Terminal) -> int:
-    """Search the texts of all conversations."""
     limit = given.get("limit")
     with terminal.spinning("Searching"):
         hits = transcripts.search(
@@ -327,14 +323,12 @@ def _count(number: int) -> str:
 
 @_command
 def rename_(given: Mapping[str, Any], terminal: Terminal) -> int:
-    """Set the title."""
     transcripts.rename(_found(given["session"]).session_id, given["title"])
     return 0
 
 
 @_command
 def tag_(given: Mapping[str, Any], terminal: Terminal) -> int:
-    """Set or remove the tag."""
     if (given.get("tag") is None) is not bool(given.get("remove")):
         raise OptionsError("Pass a tag, or `--remove`.", field="tag")
     transcripts.tag(_found(given["session"]).session_id, given.get("tag"))
@@ -343,14 +337,12 @@ def tag_(given: Mapping[str, Any], terminal: Terminal) -> int:
 
 @_command
 def archive_(given: Mapping[str, Any], terminal: Terminal) -> int:
-    """Mark as archived."""
     transcripts.archive(_found(given["session"]).session_id, archived=not given.get("undo"))
     return 0
 
 
 @_command
 def fork_(given: Mapping[str, Any], terminal: Terminal) -> int:
-    """Copy a conversation."""
     info = _found(given["session"])
     new = transcripts.fork(info.session_id, at=given.get("at"), title=given.get("title"))
     terminal.line(new)
@@ -361,7 +353,6 @@ def fork_(given: Mapping[str, Any], terminal: Terminal) -> int:
 
 @_command
 def delete_(given: Mapping[str, Any], terminal: Terminal) -> int:
-    """Delete conversations."""
     # A wrong name deletes nothing.
     for info in {each.session_id: each for each in map(_found, given["sessions"])}.values():
         transcripts.delete(info.session_id, force=bool(given.get("force")))
@@ -400,7 +391,6 @@ def prune_(given: Mapping[str, Any], terminal: Terminal) -> int:
 
 @_command
 def export_(given: Mapping[str, Any], terminal: Terminal) -> int:
-    """Write a conversation as a document."""
     output = given.get("output")
     suffix = Path(output or "").suffix.lower()
     if suffix in (".html", ".htm"):
@@ -437,6 +427,5 @@ def export_(given: Mapping[str, Any], terminal: Terminal) -> int:
 
 @_command
 def import_(given: Mapping[str, Any], terminal: Terminal) -> int:
-    """Import a conversation."""
     terminal.line(transcripts.import_(given["file"], project=given.get("project"), new_id=bool(given.get("new_id"))))
     return 0

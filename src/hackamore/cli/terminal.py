@@ -21,18 +21,13 @@ from rich.console import Console
 from rich.segment import Segment, Segments
 from rich.style import Style
 
+from hackamore.errors import UNSAFE, escape_terminal
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
     from typing import TextIO
 
-# C0 without tab and newline, DEL, C1; characters without a width that hide or reorder what is around them (soft hyphen, direction
-# marks and overrides, zero-width spaces, invisible operators, annotations, tags); separators that some programs take for a newline;
-# surrogates. ZWNJ, ZWJ and variation selectors stay: scripts and emoji need them.
-_UNSAFE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164"
-    "\ud800-\udfff\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
-)
 _PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 _HELD = ("\r", *map(chr, range(0xD800, 0xDC00)))
 _PLAIN_WIDTH = 160
@@ -44,11 +39,6 @@ _SPIN_AFTER = 0.4
 """Seconds without output after which the spinner shows."""
 
 
-def _escape(found: re.Match[str]) -> str:
-    code = ord(found[0])
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
-
-
 def _escape_for_json(found: re.Match[str]) -> str:
     units = found[0].encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
@@ -57,7 +47,7 @@ def _escape_for_json(found: re.Match[str]) -> str:
 def clean(text: str) -> str:
     """Return `text` safe for a terminal, its newlines and tabs kept; CR LF counts as a newline."""
     text = _PAIR.sub(lambda pair: pair[0].encode("utf-16", "surrogatepass").decode("utf-16"), text)
-    return _UNSAFE.sub(_escape, text.replace("\r\n", "\n"))
+    return escape_terminal(text.replace("\r\n", "\n"), limit=sys.maxsize)
 
 
 def one_line(text: object) -> str:
@@ -67,7 +57,7 @@ def one_line(text: object) -> str:
 
 def escape_json(text: str) -> str:
     """Return JSON that means the same and is safe for a terminal; it may have several lines."""
-    return _UNSAFE.sub(_escape_for_json, text)
+    return UNSAFE.sub(_escape_for_json, text)
 
 
 class Cleaner:
@@ -77,7 +67,6 @@ class Cleaner:
         self._held = ""
 
     def feed(self, piece: str) -> str:
-        """Return what can be shown by now."""
         text = self._held + piece
         self._held = text[-1] if text.endswith(_HELD) else ""
         return clean(text.removesuffix(self._held))
@@ -126,7 +115,6 @@ class Channel:
 
     @property
     def width(self) -> int:
-        """Columns that a line may have."""
         return self.console.width if self.interactive else _PLAIN_WIDTH
 
     def piece(self, text: str, style: str = "") -> None:
@@ -162,7 +150,6 @@ class Channel:
         self._put("\n")
 
     def fresh_line(self) -> None:
-        """End the line if one was begun."""
         self._finish_piece()
         if self.line_open:
             self._put("\n")
@@ -204,7 +191,6 @@ class Terminal(Channel):
         self.last_words = ""
         self._spinner: Spinner | None = None
         self._moving: Moving | None = None
-        self._drawn = 0
         fancy = (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf")
         self.bullet, self.corner, self.cross, self.tick = ("●", "⎿", "✗", "✓") if fancy else ("*", "|", "x", "ok")
         self.ellipsis, self.dot, self.rule = ("…", " · ", "─") if fancy else ("...", " - ", "-")
@@ -251,11 +237,9 @@ class Terminal(Channel):
         self._errors.line(text)
 
     def error(self, text: str) -> None:
-        """Write an error to standard error."""
         self.note(f"error: {text}", "red")
 
     def warning(self, text: str) -> None:
-        """Write a warning to standard error."""
         self.note(f"warning: {text}", "yellow")
 
     def raw_line(self, line: bytes) -> None:
@@ -265,13 +249,6 @@ class Terminal(Channel):
         with self.quiet_spinner():
             sys.stdout.buffer.write(line + b"\n")
             sys.stdout.buffer.flush()
-
-    def redraw(self, text: str) -> None:
-        """Replace the line that the last `redraw` wrote; an empty text removes it. For terminals."""
-        last, self._drawn = self._drawn, cell_len(text)
-        back = "\r" + " " * last + "\r" if last else ""
-        self.emit(self.console, [Segment(back), Segment(clean(text))])
-        self.line_open = bool(text)
 
     @property
     def moves(self) -> bool:
@@ -311,7 +288,6 @@ class Terminal(Channel):
         return nullcontext() if self._moving is None else self._moving.erased()
 
     def emit(self, console: Console, segments: list[Segment]) -> None:
-        """Write segments; for channels."""
         self.asking = False
         self.writing = True
         try:
@@ -393,7 +369,6 @@ class Spinner:
         self._began = time.monotonic()
 
     def lines(self, silent: float) -> Sequence[str]:
-        """Return the line."""
         if silent < _SPIN_AFTER:
             return ()
         terminal = self._terminal
@@ -426,7 +401,6 @@ class Wrapper:
         return out
 
     def finish(self, width: int) -> str:
-        """Return the rest of the text."""
         rest = self._flush(width) + self._gap
         self._gap, self._column, self._exact, self._fenced = "", 0, False, False
         return rest

@@ -27,8 +27,6 @@ _CUT = "…"
 
 
 class Event(msgspec.Struct, omit_defaults=True):
-    """One line of a timeline."""
-
     session: int  # its place in the file
     at: float  # seconds since its start
     kind: str  # prompt, tool, hook, ...
@@ -154,7 +152,6 @@ _COUNTED = {
 
 
 def trace(given: Mapping[str, Any], terminal: Terminal) -> int:
-    """Show a trace; return the exit code."""
     path = str(given["file"])
     try:
         found = read(path)
@@ -203,7 +200,6 @@ class _Page:
         self._full = full
 
     def session(self, session: SessionBuilder, events: list[Event]) -> None:
-        """Show one session."""
         terminal, info = self._terminal, session.info
         title = f"session {session.index}" + ("" if info.name == "session" else f" ({escape_terminal(info.name)})")
         terminal.line()

@@ -11,6 +11,7 @@ from hackamore.messages import AssistantMessage, ResultError, ResultMessage, Str
 from hackamore.messages import content as blocks
 from hackamore.messages import stream as stream_messages
 from hackamore.messages import system as system_messages
+from hackamore.traces.items import text_of
 
 if TYPE_CHECKING:
     from hackamore.cli.terminal import Channel, Terminal
@@ -32,7 +33,6 @@ class RawLines:
         self._terminal = terminal
 
     def show(self, item: Message | StreamWarning | DecodeError) -> None:
-        """Write one item."""
         if isinstance(item, (StreamWarning, DecodeError)):
             _show_trouble(self._terminal, item)
         else:
@@ -50,7 +50,6 @@ class FinalText:
         self._last_text = ""
 
     def show(self, item: Message | StreamWarning | DecodeError) -> None:
-        """Take note of one item."""
         if isinstance(item, (StreamWarning, DecodeError)):
             _show_trouble(self._terminal, item)
         elif isinstance(item, AssistantMessage) and item.parent_tool_use_id is None:
@@ -97,7 +96,6 @@ class Transcript:
         self._texts: set[str] = set()
 
     def show(self, item: Message | StreamWarning | DecodeError) -> None:
-        """Write one item."""
         match item:
             case StreamEvent():
                 self._event(item)
@@ -425,17 +423,7 @@ def _result_text(block: Any) -> str:
         content = block.content
     except DecodeError:
         return "(nested too deep to be shown)"
-    if isinstance(content, str):
-        return content or "(no output)"
-    if not isinstance(content, list):
-        return "(no output)" if content is None else _compact(content)
-    parts = []
-    for part in content:
-        if isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str):
-            parts.append(part["text"])
-        elif isinstance(part, dict):
-            parts.append(f"[{part.get('type', '?')}]")
-    return "\n".join(parts) or "(no output)"
+    return (_compact(content) if isinstance(content, dict) else text_of(content)) or "(no output)"
 
 
 def _structured(result: ResultMessage, indent: int | None) -> str:

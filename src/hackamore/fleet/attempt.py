@@ -144,7 +144,6 @@ class AttemptRun:
     # -- the attempt ---------------------------------------------------------------------------------------------------
 
     def run(self) -> Ended:
-        """Make the attempt; never raises."""
         begun = time.time()
         try:
             if not self._begin():

@@ -22,8 +22,6 @@ from hackamore.errors import (
 from hackamore.fleet.states import Cause
 from hackamore.messages import AuthenticationError, RateLimitedError, ResultError
 
-__all__ = ["cause_of"]
-
 _NOT_PERMITTED = 403
 """The login works, but not for this request: other tasks may use other models."""
 _LIMIT_OF_THE_ATTEMPT = "error_max_budget_usd"

@@ -11,8 +11,6 @@ from hackamore.checked.fields import brief
 if TYPE_CHECKING:
     from hackamore.fleet.task import Spec
 
-__all__ = ["difference"]
-
 _SHOWN = 3
 
 

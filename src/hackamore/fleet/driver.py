@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from hackamore.fleet.plan import FleetPlan
     from hackamore.fleet.task import FleetRow, Task
 
-__all__ = ["Driver"]
-
 _RECLAIM_SECONDS = 2.0
 _LOOK_SECONDS = 1.0
 """How often the journal is read for what other programs changed."""
@@ -100,7 +98,6 @@ class Driver:
     # -- from other threads --------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def add(self, task: Task, refuse: Callable[[BaseException], object]) -> None:

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from hackamore.fleet.worker import Worker
     from hackamore.options.options import Options
 
-__all__ = ["Engine", "ExecutorEngine", "LocalEngine"]
-
 _MOST_LOSSES = 10
 """How many attempts in a row an executor may lose before the fleet fails: it may lose all."""
 _CONTINUES = "Run the fleet again: it continues."
@@ -66,7 +64,6 @@ class LocalEngine:
         """Do nothing: nothing is sent."""
 
     def submit(self, order: Order, done: Callable[[Ended | BaseException], None]) -> None:
-        """Start an attempt."""
         self._threads.run(lambda: done(self._outcome(order)))
 
     def _outcome(self, order: Order) -> Ended | BaseException:
@@ -104,12 +101,10 @@ class ExecutorEngine:
         self._lock = threading.Lock()
 
     def check(self, task: Task, options: Options) -> None:
-        """Do nothing if a task can be sent."""
         if self.remote:
             pack(task, options, (task, options), shares_main=self._shares_main)
 
     def submit(self, order: Order, done: Callable[[Ended | BaseException], None]) -> None:
-        """Start an attempt."""
         try:
             if self.remote:
                 parcel = pack(order.task, order.options, order, shares_main=self._shares_main)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["LATE_SECONDS", "Gate"]
-
 LATE_SECONDS = 1.0
 """How long after the reset of a limit the next agents start: resets are whole seconds, and clocks differ."""
 _WELL = 4

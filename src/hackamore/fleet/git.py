@@ -15,8 +15,6 @@ from typing import Final, NamedTuple
 from hackamore.errors import WorkspaceError
 from hackamore.transports.recording.masking import Mask
 
-__all__ = ["Git"]
-
 _SETTINGS: Final = (
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",  # it would start a daemon

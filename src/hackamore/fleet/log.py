@@ -9,8 +9,6 @@ from hackamore.runtime.log import Log
 if TYPE_CHECKING:
     from hackamore.fleet.journal import Lease
 
-__all__ = ["AttemptLog", "logger"]
-
 
 class AttemptLog(Log):
     """The log of one attempt; without a lease, of records that belong to none."""
@@ -23,7 +21,6 @@ class AttemptLog(Log):
         self._attempt = None if lease is None else lease.attempt
 
     def ids(self) -> dict[str, Any]:
-        """Return the attributes of a record."""
         return {
             "session_id": self.session_id,
             "turn_id": None,

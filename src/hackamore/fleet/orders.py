@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from hackamore.options.options import Options
     from hackamore.options.retry import Retry
 
-__all__ = ["Ended", "Order"]
-
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
     """An attempt, as a worker gets it: it can be pickled where its parts can be.

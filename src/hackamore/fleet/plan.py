@@ -14,10 +14,10 @@ from hackamore.checked.fields import integer, number, path_text
 from hackamore.checked.schemas import MisfitError, decode_raw
 from hackamore.errors import OptionsError
 from hackamore.fleet.sending import in_process
-from hackamore.fleet.task import SESSION_OPTIONS, FleetRow, Task
+from hackamore.fleet.task import FleetRow, Task
 from hackamore.fleet.workspaces import Copy, Workspace, Worktree
 from hackamore.options.bounds import LONGEST_SECONDS
-from hackamore.options.options import Options
+from hackamore.options.options import NO_SESSION, Options
 from hackamore.options.retry import Retry
 from hackamore.transports.base import TransportSource
 
@@ -54,8 +54,8 @@ class FleetPlan:
         if options is not None and not isinstance(options, Options):
             raise TypeError(f"`options` must be a hackamore.Options, not {type(options).__name__}")
         self.options: Options = options if options is not None else Options()
-        for name in SESSION_OPTIONS:
-            if getattr(self.options, name) != Options.__fields__[name].default:
+        for name, default in NO_SESSION.items():
+            if getattr(self.options, name) != default:
                 raise OptionsError(
                     f"`{name}` does not work with a fleet: it chooses the session of each task.", field=name
                 )
@@ -130,7 +130,7 @@ class FleetPlan:
         """Do nothing if a task can be run; else raise `TypeError` or `OptionsError`."""
         if not isinstance(task, Task):
             raise TypeError(f"tasks must be hackamore.fleet.Task objects, got {task!r:.100} ({type(task).__name__})")
-        for name in SESSION_OPTIONS:
+        for name in NO_SESSION:
             if name in task.options:
                 raise OptionsError(f"`options` of task {task.id!r}: `{name}` is chosen by the fleet.", field=name)
         self._check_workspace(task.workspace, f"`workspace` of task {task.id!r}")
@@ -173,12 +173,10 @@ class FleetPlan:
         return options.replace(**more) if more else options
 
     def workspace_of(self, task: Task) -> Workspace | None:
-        """Return the workspace of a task."""
         found = task.workspace if task.workspace is not None else self.workspace
         return found if found is None or self.folder is None else found.under(self.folder)
 
     def retry_of(self, task: Task) -> Retry:
-        """Return the retries of a task."""
         return task.retry if task.retry is not None else self.retry
 
     def typed(self, row: FleetRow, task: Task | None) -> FleetRow:

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["TaskQueue"]
-
 
 class TaskQueue:
     """Tasks that wait, in the order in which they came first. Each call takes the logarithm of their number."""

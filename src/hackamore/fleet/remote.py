@@ -16,8 +16,6 @@ from hackamore.fleet.sending import unpack
 from hackamore.fleet.states import Cause
 from hackamore.fleet.worker import Worker
 
-__all__ = ["run_order"]
-
 _LINGER_SECONDS = 5.0
 """How long a worker without attempts sends heartbeats, for the next one."""
 

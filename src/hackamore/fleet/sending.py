@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from hackamore.fleet.task import Task
     from hackamore.options.options import Options
 
-__all__ = ["in_process", "pack", "unpack"]
-
 _PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 

@@ -7,12 +7,8 @@ from typing import NamedTuple
 
 from hackamore.runtime.tables import Member
 
-__all__ = ["CAUSES", "HELD", "OVER", "TASK", "Cause", "Trigger", "Policy", "State"]
-
 
 class State(Member):
-    """Where a task stands."""
-
     QUEUED = auto()
     LEASED = auto()
     """An attempt is written down: its driver, its session. Nothing was started."""

@@ -14,6 +14,7 @@ from hackamore.checked.fields import REQUIRED, to_wire
 from hackamore.checked.schemas import schema_for
 from hackamore.errors import OptionsError
 from hackamore.fleet.workspaces import Workspace
+from hackamore.options.options import NO_SESSION
 from hackamore.options.retry import Retry
 
 if TYPE_CHECKING:
@@ -214,16 +215,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tags: dict[str, str] = {}
 
 
-SESSION_OPTIONS = (
-    "session_id",
-    "resume",
-    "continue_conversation",
-    "fork_session",
-    "resume_session_at",
-    "resume_drops_turn",
-)
-"""Options that choose a session: a fleet does that for each task."""
-_LEFT_OUT = frozenset({"env", *SESSION_OPTIONS})
+_LEFT_OUT = frozenset({"env", *NO_SESSION})
 """Options that are not compared: the account and the conversation of the CLI. Keys are renewed between two nights."""
 _COMPARED = ("argv", "initialize", "environment")
 

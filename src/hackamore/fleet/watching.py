@@ -61,7 +61,6 @@ class RunWatch:
         _told(logger.ids(), self._observation.task_leased, max(0.0, at - self._since.pop(task, at)))
 
     def attempt_ended(self, cause: str | None) -> None:
-        """Report that an attempt is over."""
         _told(logger.ids(), self._observation.attempt_ended, cause)
 
     def task_ended(self, task: str, attempt: int, state: str, seconds: float) -> None:
@@ -75,7 +74,6 @@ class RunWatch:
         _told(logger.ids(), self._observation.limit_changed, limit)
 
     def ended(self, error: BaseException | None) -> None:
-        """Report that the run is over."""
         _told(logger.ids(), self._observation.ended, error)
 
 
@@ -104,5 +102,4 @@ class AttemptWatch:
             _told(self._ids, self._observation.step_ended, failure)
 
     def ended(self, state: str | None, cause: str | None, failure: str, session_id: str) -> None:
-        """Report that the attempt is over."""
         _told(self._ids, self._observation.ended, state, cause, failure, session_id)

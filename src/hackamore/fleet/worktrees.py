@@ -21,8 +21,6 @@ from hackamore.fleet.sites import Place, Record, Site, delete, locked
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Task"]
-
 _LOCK: Final = "hackamore-fleet.lock"
 _SUBMODULE: Final = b"160000"
 _COMMITTER: Final = {"user.name": "Hackamore", "user.email": "hackamore@localhost"}

@@ -19,8 +19,6 @@ from hackamore.messages.content import Block, UnknownBlock
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Report", "build", "split_line"]
-
 _MOST_WARNINGS = 20
 """Of one line. A line full of wrong fields says enough with that many."""
 

@@ -7,8 +7,6 @@ from typing import Any
 
 from hackamore.errors import escape_terminal
 
-__all__ = ["html", "line", "markdown", "one_line"]
-
 _LONGEST = 120
 _IDS = re.compile(r"(^|_)(uuids?|ids?|raw)$")
 _FENCE = re.compile(r"(`{3,}[^`]*|~{3,}.*)$")

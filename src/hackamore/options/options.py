@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Awaitable, Callable, Mapping, Sequence
     from types import UnionType
+    from typing import NoReturn, TypeAlias, TypedDict, Unpack
 
     from hackamore.dialogs import ElicitationRequest, ElicitationResult, UserDialogRequest, UserDialogResult
     from hackamore.errors import StreamWarning
@@ -61,10 +62,6 @@ if TYPE_CHECKING:
     from hackamore.options.stores import SessionStore
     from hackamore.permissions import Allow, Deny, PermissionRequest
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any, Literal, NoReturn, TypeAlias, TypedDict, Unpack
-
     Kind: TypeAlias = Literal["argv", "initialize", "environment", "host"]
     FlagForm: TypeAlias = Literal["value", "switch", "off", "each", "comma", "json"]
     Form: TypeAlias = FlagForm | Literal["initialize", "variable", "special", "host"]
@@ -74,6 +71,7 @@ if TYPE_CHECKING:
         shown: str
         place: int
         session: bool
+        chooses: bool
         repeats: tuple[str, ...]
         yields_to: str
         deprecated: str
@@ -118,6 +116,7 @@ class Row:
     constant: str = ""  # the text of the variable; "" means the value itself
     place: int = 1000
     session: bool = False  # True if any value needs the bidirectional protocol. Fields of `initialize` always do.
+    chooses: bool = False  # True if the value chooses or cuts the session
     repeats: tuple[str, ...] = ()  # flags that the CLI adds up when they are given twice
     yields_to: str = ""  # the option that wins over this one, with a warning
     deprecated: str = ""  # the replacement, for the warning `DEPRECATED_OPTION`
@@ -446,18 +445,18 @@ class Options(Checked):
     # -- Conversation
 
     continue_conversation: bool = option(
-        boolean, flag("--continue", "switch", place=17, yields_to="resume"), default=False
+        boolean, flag("--continue", "switch", place=17, chooses=True, yields_to="resume"), default=False
     )
     """True continues the latest conversation of the folder; `resume` wins over it, with a warning."""
-    resume: str | None = option(name_text, flag("--resume", place=18), default=None)
+    resume: str | None = option(name_text, flag("--resume", place=18, chooses=True), default=None)
     """The id (or name) of the session to resume."""
-    session_id: str | None = option(checks.uuid, flag("--session-id", place=19), default=None)
+    session_id: str | None = option(checks.uuid, flag("--session-id", place=19, chooses=True), default=None)
     """The UUID of the new session; with `resume` only together with `fork_session`."""
-    fork_session: bool = option(boolean, flag("--fork-session", "switch", place=31), default=False)
+    fork_session: bool = option(boolean, flag("--fork-session", "switch", place=31, chooses=True), default=False)
     """With `resume`: True resumes a copy under a new id and leaves the original unchanged."""
-    resume_session_at: str | None = option(name_text, flag("--resume-session-at", place=32), default=None)
+    resume_session_at: str | None = option(name_text, flag("--resume-session-at", place=32, chooses=True), default=None)
     """Resumes only up to this message (its UUID)."""
-    resume_drops_turn: str | None = option(text, flag("--resume-drops-turn", place=33), default=None)
+    resume_drops_turn: str | None = option(text, flag("--resume-drops-turn", place=33, chooses=True), default=None)
     """The UUID of the one prompt that `resume_session_at` may cut off; the CLI refuses any other."""
     persist_session: bool = option(boolean, flag("--no-session-persistence", "off", place=34), default=True)
     """False writes no transcript: the session cannot be resumed."""
@@ -703,3 +702,9 @@ class Options(Checked):
         except OptionsError as error:
             where = said_where(error.field, file, environment, explicit)
             raise OptionsError(f"{error}{where}", field=error.field) from None
+
+
+NO_SESSION: Mapping[str, Any] = MappingProxyType(
+    {name: field.default for name, field in Options.__fields__.items() if field.row.chooses}
+)
+"""The options that choose or cut a session, with the values that choose none: pools, fleets and retries choose it themselves."""

@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
 __all__ = [
-    "OPTIONAL",
     "FlushMode",
     "SessionStore",
     "StoreKey",
@@ -79,10 +78,6 @@ class SessionStore(Protocol):
 
     def load(self, key: StoreKey, /) -> Awaitable[list[Any] | None] | list[Any] | None:
         """Return all entries in the order of their appends; None if there are none."""
-
-
-OPTIONAL = ("list_sessions", "list_session_summaries", "delete", "list_subkeys")
-"""The optional methods."""
 
 
 def implements(store: object, name: str) -> bool:

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from hackamore._engine.session.readers import Progress
     from hackamore.errors import HackamoreError
 
-__all__ = ["PooledReaders"]
-
 
 class PooledReaders(Readers):
     """The turns and cursors of the present holder.
@@ -26,7 +24,6 @@ class PooledReaders(Readers):
         self.said: bool = False
 
     def sent(self, turn: Progress) -> None:
-        """Keep a turn, for as long as its user does."""
         self.said = True
         super().sent(turn)
 

@@ -138,8 +138,6 @@ class Conversation:
 
 @dataclass(eq=False, repr=False, slots=True)
 class Slot:
-    """A process of the pool."""
-
     number: int
     session_id: str
     cold: Mapping[str, Any]  # the differences that it was started with
@@ -162,7 +160,6 @@ class Slot:
 
     @property
     def key(self) -> str | None:
-        """The key of its conversation."""
         return self.conv.key if self.conv is not None else None
 
     @property
@@ -519,7 +516,6 @@ class PoolCore:
     # -- reports about processes ---------------------------------------------------------------------------------------
 
     def started(self, slot: Slot, now: float, *, cwd: str, resumed: bool, process: str | None = None) -> None:
-        """Take that a process is ready."""
         slot.ready_at = slot.used_at = now
         slot.cwd, slot.resumed, slot.said, slot.process = cwd, resumed, resumed, process
         slot.caller, caller = None, slot.caller
@@ -596,7 +592,6 @@ class PoolCore:
     # -- reports of the registry ---------------------------------------------------------------------------------------
 
     def acquired(self, conv: Conversation, held: Held, now: float) -> None:
-        """Take the answer to `Acquire`."""
         conv.working = False
         if held.taken:
             conv.lease, conv.record, conv.stored = Lease.HELD, held.record, held.record
@@ -620,7 +615,6 @@ class PoolCore:
         conv.stored_flag.wake()
 
     def released(self, conv: Conversation) -> None:
-        """Take that a lease was given back."""
         conv.working = conv.wanted = False
         conv.lease, conv.retry_at = Lease.NONE, 0.0
         conv.record = conv.stored = None
@@ -1057,7 +1051,6 @@ class PoolCore:
 
     @property
     def live(self) -> int:
-        """The number of processes."""
         return self._live
 
     @property
@@ -1077,7 +1070,6 @@ class PoolCore:
             self._touch(slot.conv)
 
     def stats(self) -> PoolStats:
-        """Return the numbers of this moment."""
         meter = self.meter
         return PoolStats(
             live=self.live,

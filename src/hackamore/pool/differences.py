@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hackamore.errors import OptionsError
+from hackamore.options.options import NO_SESSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from hackamore.options.options import Options
-
-__all__ = ["APPLIED", "HARMLESS", "Change", "Split", "changes", "check_base", "checked", "split"]
 
 
 class Change(NamedTuple):
@@ -65,21 +64,14 @@ HARMLESS: frozenset[str] = frozenset(
 
 After another one, and after a request without a method, no other holder gets the process."""
 
-_OWNED = {
-    "session_id": "The pool chooses session ids.",
-    "resume": "`pool.conversation(key)` resumes by key.",
-    "continue_conversation": "`pool.conversation(key)` continues by key.",
-    "fork_session": "A conversation of a pool has one session.",
-    "resume_session_at": "`pool.conversation(key)` resumes at the end.",
-    "resume_drops_turn": "`pool.conversation(key)` resumes at the end.",
-}
+_WHY = "The pool chooses the session, and `pool.conversation(key)` continues one by key."
 
 
 def check_base(options: Options) -> None:
     """Refuse, with `OptionsError`, options that one process of a pool must not share with another."""
-    for name, why in _OWNED.items():
+    for name in NO_SESSION:
         if getattr(options, name):
-            raise OptionsError(f"`{name}` must not be set in the options of a pool. {why}", field=name)
+            raise OptionsError(f"`{name}` must not be set in the options of a pool. {_WHY}", field=name)
 
 
 def checked(base: Options, differences: Mapping[str, Any], *, keyed: bool) -> Options:
@@ -88,9 +80,9 @@ def checked(base: Options, differences: Mapping[str, Any], *, keyed: bool) -> Op
     Raises:
         OptionsError: a difference has a wrong name or value, or belongs to the pool.
     """
-    for name, why in _OWNED.items():
+    for name in NO_SESSION:
         if name in differences:
-            raise OptionsError(f"`{name}` must not differ in a pool. {why}", field=name)
+            raise OptionsError(f"`{name}` must not differ in a pool. {_WHY}", field=name)
     options = base.replace(**differences) if differences else base
     if keyed and not options.persist_session:
         raise OptionsError(

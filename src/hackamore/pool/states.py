@@ -6,12 +6,8 @@ from enum import auto
 
 from hackamore.runtime.tables import Member
 
-__all__ = ["LIVE", "SLOT", "Trigger", "State"]
-
 
 class State(Member):
-    """Where a slot stands."""
-
     STARTING = auto()
     WARM = auto()
     """Ready, never used by a holder, and of no conversation."""

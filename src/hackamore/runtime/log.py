@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 else:
     Adapter = logging.LoggerAdapter
 
-__all__ = ["Log", "logger", "one_line"]
-
 
 def one_line(text: object) -> str:
     """Return a text for a log record: its lines separated by semicolons."""
@@ -27,7 +25,6 @@ class Log(Adapter):
         super().__init__(logging.getLogger("hackamore"))
 
     def ids(self) -> dict[str, Any]:
-        """Return the attributes of a record."""
         return {"session_id": None, "turn_id": None, "pid": None}
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:

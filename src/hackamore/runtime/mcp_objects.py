@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Callable
 
-__all__ = ["GRACE_SECONDS", "Run", "load", "serve"]
-
 
 GRACE_SECONDS = 2.0
 """How long a server has to end after its input has ended, before it is cancelled."""

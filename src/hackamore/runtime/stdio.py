@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from hackamore.runtime.event_loops import Loop
 
-__all__ = ["Pipes", "standard_streams"]
-
 _READ_BYTES = 65_536
 _taken = Mark()
 
@@ -102,7 +100,6 @@ class Pipes:
         return bool(self._data) and not self._broken
 
     def read_on(self) -> None:
-        """Allow one more read."""
         if not self._reads:
             self._reads = True
             self._wakeup.set()
@@ -113,7 +110,6 @@ class Pipes:
         self._wakeup.set()
 
     def close(self) -> None:
-        """End the thread, and what it has not written yet."""
         self._closing = True
         self._wakeup.set()
 

@@ -172,7 +172,6 @@ class Room:
         self._places = threading.Semaphore(places)
 
     def leave(self) -> None:
-        """Free a place."""
         self._places.release()
 
     def enter(self, given_up: Callable[[], bool]) -> bool:
@@ -183,7 +182,6 @@ class Room:
         return True
 
     async def enter_async(self, given_up: Callable[[], bool]) -> bool:
-        """Do the same in a task."""
         if self._places.acquire(blocking=False):
             return True
         waiting = Call(lambda: self.enter(given_up))
@@ -203,7 +201,6 @@ class Mark:
 
     @property
     def taken(self) -> bool:
-        """True while it has a holder."""
         return self._lock.locked()
 
     def take(self) -> bool:
@@ -233,7 +230,6 @@ class _Work:
         self.left = False
 
     def run(self) -> None:
-        """Make the call, in the thread."""
         assert self.function is not None  # noqa: S101
         try:
             self.value = self.function()

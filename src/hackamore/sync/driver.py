@@ -188,7 +188,6 @@ class Driver:
         event.wait(CLOSE_SECONDS)
 
     def _move(self) -> None:
-        """Read until the end."""
         core, connection, transport = self._core, self._core.connection, self._transport
         while True:
             with self._lock:
@@ -303,7 +302,6 @@ class Runner:
         self._closed = False
 
     def start(self, job: Job) -> None:
-        """Start a callback."""
         context = (job.context or self._context).copy()
         if not job.is_async:
             self._threads.run(lambda: context.run(self._call, job))

@@ -52,7 +52,6 @@ class PoolSeam:
         self._threads.run(partial(self._context.copy().run, job))
 
     def work(self, function: Callable[[], T]) -> T:
-        """Call a function that blocks."""
         return function()
 
     def wait(self, flag: Flag, seconds: float | None = None, *, since: int | None = None) -> bool:

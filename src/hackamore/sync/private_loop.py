@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Coroutine
 
-__all__ = ["run"]
-
 
 class _Loop:
     """The loop, started with the first call."""

@@ -55,7 +55,6 @@ class Seam:
         self._changes = threading.Lock()
 
     def connect(self, core: SessionCore[Any], transport: SyncTransport) -> None:
-        """Set the core and the transport that belong to the session."""
         self._core = core
         self.connection = core.connection
         self._transport = transport
@@ -283,7 +282,6 @@ class Warner:
 
 
 def starting(_session: object, start: Callable[[], S]) -> S:
-    """Start a session and return it."""
     return start()
 
 

@@ -22,22 +22,6 @@ if TYPE_CHECKING:
     from hackamore.transports.base import SyncTransport
     from hackamore.transports.process.prepare import Preparation
 
-__all__ = [
-    "OtherShell",
-    "Preparing",
-    "append_of",
-    "call_store",
-    "check_loop",
-    "checkpoint",
-    "child_process",
-    "is_cancellation",
-    "iterator_of",
-    "next_of",
-    "receive",
-    "sleep",
-    "wait_exit",
-]
-
 
 def check_loop() -> None:
     """Do nothing: threads need no event loop."""
@@ -50,7 +34,6 @@ class Preparing:
         self._preparation = preparation
 
     def plan(self) -> LaunchPlan:
-        """Return the launch plan."""
         return self._preparation.run()
 
 
@@ -75,7 +58,6 @@ def iterator_of(values: Any) -> Any:
 
 
 def next_of(iterator: Any, end: Any) -> Any:
-    """Return the next value of an iterator; `end` at its end."""
     return next(iterator, end)
 
 
@@ -130,7 +112,6 @@ def checkpoint() -> None:
 
 
 def is_cancellation(_error: BaseException) -> bool:
-    """Return False: threads are not cancelled."""
     return False
 
 

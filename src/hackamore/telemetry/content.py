@@ -11,8 +11,6 @@ from hackamore.messages import McpToolUseBlock, ServerToolUseBlock, TextBlock, T
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["as_json", "message_json", "parts_of", "prompt_json"]
-
 
 def as_json(value: Any) -> str:
     """Return a value as JSON."""

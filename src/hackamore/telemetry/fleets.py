@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from hackamore.options.observing import AttemptFacts
     from hackamore.telemetry.watch import Instruments
 
-__all__ = ["AttemptSpans", "RunSpans"]
-
 
 class RunSpans(RunObservation):
     """The telemetry of one run; `fleet` is the id of its journal."""
@@ -37,32 +35,26 @@ class RunSpans(RunObservation):
         self._limit = 0
 
     def context(self) -> dict[str, str]:
-        """Return the trace context: `traceparent`, `tracestate` and `baggage`."""
         carrier: dict[str, str] = {}
         propagate.inject(carrier, self._context)
         return carrier
 
     def task_leased(self, waited: float) -> None:
-        """Measure the wait."""
         self._instruments.task_wait.record(waited, {}, self._context)
 
     def attempt_ended(self, cause: str | None) -> None:
-        """Count the attempt."""
         self._instruments.attempts.add(1, {names.ATTEMPT_CAUSE: cause or "none"}, self._context)
 
     def task_ended(self, state: str, seconds: float) -> None:
-        """Count and measure the task."""
         measured = {names.TASK_STATE: state}
         self._instruments.tasks.add(1, measured, self._context)
         self._instruments.task_duration.record(seconds, measured, self._context)
 
     def limit_changed(self, limit: int) -> None:
-        """Add the difference: runs of one process are summed."""
         self._instruments.limit.add(limit - self._limit, {}, self._context)
         self._limit = limit
 
     def ended(self, error: BaseException | None) -> None:
-        """End the span."""
         self.limit_changed(0)
         end_span(self._span, "" if error is None else type(error).__name__)
 
@@ -85,20 +77,17 @@ class AttemptSpans(AttemptObservation):
         )
 
     def step_started(self, step: str) -> None:
-        """Begin the span of a step."""
         if step == "verify":
             self._step = _Current(self._tracer, names.FLEET_VERIFY, {})
         else:
             self._step = _Current(self._tracer, names.FLEET_WORKSPACE, {names.FLEET_STEP: step})
 
     def step_ended(self, failure: str) -> None:
-        """End the span of the step."""
         step, self._step = self._step, None
         if step is not None:
             step.end(failure)
 
     def ended(self, state: str | None, cause: str | None, failure: str, session_id: str) -> None:
-        """End the span."""
         attributes = {names.CONVERSATION: session_id, names.TASK_STATE: state, names.ATTEMPT_CAUSE: cause}
         self._attempt.span.set_attributes({name: value for name, value in attributes.items() if value is not None})
         self._attempt.end(failure)

@@ -1,4 +1,4 @@
-"""Every name that telemetry uses: spans, attributes, metrics. The guide and the tests read these tables.
+"""Every name that telemetry uses: spans, attributes, metrics. `docs/guides/production/observe.md` says what they mean.
 
 Names that begin with `gen_ai`, `mcp`, `error` and `process` are those of the semantic conventions of OpenTelemetry. Those that begin with
 `hackamore` are not in the conventions.
@@ -8,12 +8,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-__all__ = ["ATTRIBUTES", "CONVENTIONS", "CONVENTIONS_METRICS", "METRICS", "SPANS", "MetricName", "SpanName"]
-
-CONVENTIONS: Final = "0.66b2"
-"""The release of `opentelemetry-semantic-conventions` that the attributes are from. The status of the GenAI conventions is Development."""
-CONVENTIONS_METRICS: Final = "004902b8cb70"
-"""The commit of `open-telemetry/semantic-conventions-genai` that the metrics of agents and tools are from."""
+__all__ = ["MetricName"]
 
 # -- operations --------------------------------------------------------------------------------------------------------
 
@@ -29,37 +24,6 @@ FLEET_WORKSPACE: Final = "hackamore.fleet.workspace"
 FLEET_VERIFY: Final = "hackamore.fleet.verify"
 POOL_WAIT: Final = "hackamore.pool.wait"
 
-
-class SpanName(NamedTuple):
-    """A kind of span.
-
-    Attributes:
-        name: the name, with the attribute that completes it.
-        covers: the time that it covers.
-    """
-
-    name: str
-    kind: str
-    parent: str
-    covers: str
-
-
-SPANS: Final = (
-    SpanName(
-        "invoke_agent {agent}", "INTERNAL", "the caller's current span", "one turn, from its prompt to its result"
-    ),
-    SpanName("chat {model}", "CLIENT", "`invoke_agent`", "one response of the model; its times are derived"),
-    SpanName("execute_tool {tool}", "INTERNAL", "`invoke_agent`", "one tool call, until its result"),
-    SpanName("hackamore.permission", "INTERNAL", "`execute_tool`", "one call of `can_use_tool`"),
-    SpanName("hackamore.hook {event}", "INTERNAL", "`execute_tool`, or `invoke_agent`", "one call of a hook"),
-    SpanName("tools/call {tool}", "SERVER", "`execute_tool`", "one call of an in-process tool"),
-    SpanName("invoke_agent {subagent}", "INTERNAL", "`execute_tool`", "one subagent"),
-    SpanName(FLEET_RUN, "INTERNAL", "the caller's current span", "one run of a fleet"),
-    SpanName(FLEET_ATTEMPT, "INTERNAL", "`hackamore.fleet.run`", "one attempt at a task; its `invoke_agent` is inside"),
-    SpanName(FLEET_WORKSPACE, "INTERNAL", "`hackamore.fleet.attempt`", "making or finishing the folder of the agent"),
-    SpanName(FLEET_VERIFY, "INTERNAL", "`hackamore.fleet.attempt`", "the check of an answer"),
-    SpanName(POOL_WAIT, "INTERNAL", "the caller's current span", "the wait of a caller for a session of a pool"),
-)
 
 # -- attributes --------------------------------------------------------------------------------------------------------
 
@@ -113,59 +77,6 @@ TERMINAL_REASON: Final = "hackamore.terminal_reason"
 TOOL_CALLS: Final = "hackamore.tool_calls"
 TURN_ID: Final = "hackamore.turn.id"
 TURN_STATE: Final = "hackamore.turn.state"
-
-ATTRIBUTES: Final = {
-    OPERATION: "`invoke_agent`, `chat` or `execute_tool`",
-    PROVIDER: "`anthropic`, `aws.bedrock` or `gcp.vertex_ai`, from the CLI's variables",
-    AGENT_NAME: "the agent's name, or the subagent's type",
-    CONVERSATION: "the session id, once it is known",
-    REQUEST_MODEL: "the model of the options, or the first that answered",
-    RESPONSE_MODEL: "the model that answered",
-    RESPONSE_ID: "the id of the response",
-    FINISH_REASONS: "why the model stopped, as a list",
-    INPUT_TOKENS: "tokens read, including those of the cache",
-    OUTPUT_TOKENS: "tokens written",
-    CACHE_READ_TOKENS: "tokens read from the cache",
-    CACHE_CREATION_TOKENS: "tokens written to the cache",
-    REASONING_TOKENS: "tokens spent on reasoning",
-    TOKEN_TYPE: "`input` or `output`; of a metric",
-    TOOL_NAME: "the tool's name, as the model knows it",
-    TOOL_TYPE: "`function` for in-process tools, else `extension`",
-    TOOL_CALL_ID: "the id of the tool call",
-    TOOL_ARGUMENTS: "the tool's input as JSON; only with content",
-    TOOL_RESULT: "the tool's result as text; only with content",
-    INPUT_MESSAGES: "the prompt as JSON; only with content",
-    OUTPUT_MESSAGES: "the response as JSON; only with content",
-    MCP_METHOD: "`tools/call`",
-    ERROR_TYPE: "the kind of failure; without it the operation succeeded",
-    EXIT_CODE: "the CLI's exit code, on turns that its end interrupted",
-    BACKGROUND: "True for a turn that the CLI started by itself",
-    COST: "the turn's cost in US dollars, as the CLI estimates it",
-    TOTAL_COST: "the conversation's cost so far",
-    DECISION: "`allow`, `deny`, `ask`, `block`, ...: the decision of a callback",
-    DERIVED_TIMES: "True: times come from messages, not from API requests",
-    ENDED: "`answered`, `failed` or `cancelled`",
-    HOOK_EVENT: "the event of a hook",
-    FLEET_ID: "the id of the fleet's journal",
-    FLEET_CONCURRENCY: "agents that may run at the same time, at most",
-    FLEET_STEP: "`prepare` or `finish`",
-    TASK_ID: "the id of the task",
-    TASK_STATE: "the state of the task after the attempt: `succeeded`, `waiting`, ...",
-    ATTEMPT: "the number of the attempt, from 1",
-    ATTEMPT_CAUSE: "why the attempt failed: `throttled`, `crash`, ...; `none` in metrics",
-    ATTEMPT_RESUMED: "True if it continues the session of an earlier attempt",
-    INFERENCE_CALLS: "the number of `chat` spans of the agent",
-    ON_FAILURE: "the decision if the callback fails",
-    OPERATION_OF_SESSION: "the control operation; of a metric",
-    REASON: "why the CLI sent the request: `rule`, `mode`, ...",
-    RULE: "the permission rule that forced the request",
-    POOL_REASON: "`idle`, `limit`, `memory`, ...: why a conversation hibernated; of a metric",
-    POOL_SOURCE: "`ready`, `started` or `resumed`: where the session came from; `none` after an error",
-    TERMINAL_REASON: "why the turn ended: `completed`, `max_turns`, ...",
-    TOOL_CALLS: "the number of `execute_tool` spans of the agent",
-    TURN_ID: "the turn's id",
-    TURN_STATE: "`completed`, `interrupted` or `failed`",
-}
 
 # -- metrics -----------------------------------------------------------------------------------------------------------
 
@@ -239,22 +150,3 @@ POOL_HIBERNATIONS: Final = MetricName(
     "hackamore.pool.hibernations", "counter", "{conversation}", "Conversations that gave their process up, by reason."
 )
 LIMIT: Final = MetricName("hackamore.fleet.limit", "updowncounter", "{agent}", "Agents that may run at the same time.")
-
-METRICS: Final = (
-    AGENT_DURATION,
-    TOOL_DURATION,
-    TOKEN_USAGE,
-    FIRST_MESSAGE,
-    PERMISSION_WAIT,
-    CONTROL_DURATION,
-    PROCESS_STARTS,
-    COST_SPENT,
-    TASKS,
-    ATTEMPTS,
-    TASK_DURATION,
-    TASK_WAIT,
-    LIMIT,
-    POOL_WAITS,
-    POOL_WAITING,
-    POOL_HIBERNATIONS,
-)

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from hackamore.telemetry.watch import Instruments
 
-__all__ = ["PoolSpans", "WaitSpan"]
-
 
 class PoolSpans:
     """The telemetry of one pool."""
@@ -26,11 +24,9 @@ class PoolSpans:
         self._instruments = instruments
 
     def waiting(self) -> WaitSpan:
-        """Begin the span of a caller."""
         return WaitSpan(self._tracer, self._instruments)
 
     def hibernated(self, reason: str) -> None:
-        """Count a hibernation."""
         self._instruments.pool_hibernations.add(1, {names.POOL_REASON: reason})
 
 

@@ -54,6 +54,9 @@ class ContentItem:
         Returns:
             A dict that JSON can represent.
         """
+        return self._wire()
+
+    def _wire(self) -> dict[str, Any]:
         raise NotImplementedError
 
 
@@ -71,12 +74,7 @@ class Image(ContentItem):
         self.data: bytes | str = data
         self.mime_type: str = mime_type
 
-    def to_wire(self) -> dict[str, Any]:
-        """Return the item in the form of MCP.
-
-        Returns:
-            A dict that JSON can represent.
-        """
+    def _wire(self) -> dict[str, Any]:
         return {"type": "image", "data": _base64(self.data), "mimeType": self.mime_type}
 
 
@@ -94,12 +92,7 @@ class Audio(ContentItem):
         self.data: bytes | str = data
         self.mime_type: str = mime_type
 
-    def to_wire(self) -> dict[str, Any]:
-        """Return the item in the form of MCP.
-
-        Returns:
-            A dict that JSON can represent.
-        """
+    def _wire(self) -> dict[str, Any]:
         return {"type": "audio", "data": _base64(self.data), "mimeType": self.mime_type}
 
 
@@ -134,12 +127,7 @@ class ResourceLink(ContentItem):
         self.mime_type: str | None = mime_type
         self.size: int | None = size
 
-    def to_wire(self) -> dict[str, Any]:
-        """Return the item in the form of MCP.
-
-        Returns:
-            A dict that JSON can represent.
-        """
+    def _wire(self) -> dict[str, Any]:
         return _present(
             type="resource_link",
             uri=self.uri,
@@ -167,12 +155,7 @@ class EmbeddedResource(ContentItem):
         self.contents: str | bytes = contents
         self.mime_type: str | None = mime_type
 
-    def to_wire(self) -> dict[str, Any]:
-        """Return the item in the form of MCP.
-
-        Returns:
-            A dict that JSON can represent.
-        """
+    def _wire(self) -> dict[str, Any]:
         if isinstance(self.contents, str):
             resource = _present(uri=self.uri, mimeType=self.mime_type, text=self.contents)
         else:

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from hackamore.traces.items import Item
     from hackamore.traces.reading import Trace
 
-__all__ = ["block_at", "difference", "frame_at", "outline", "prompt_text"]
-
 _LONGEST = 200
 _MOST_LINES = 40
 _CONTEXT = 3

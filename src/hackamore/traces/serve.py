@@ -219,7 +219,6 @@ class _Handler(BaseHTTPRequestHandler):
         """Log nothing: the token is part of each request."""
 
     def do_GET(self) -> None:
-        """Answer a request."""
         self.server.asked(self.connection)
         self.connection.settimeout(REQUEST_SECONDS)
         port = self.server.port

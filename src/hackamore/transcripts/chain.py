@@ -16,8 +16,6 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["Links", "Node"]
-
 
 class Node(msgspec.Struct, gc=False):
     """An entry with an id: its links, without its content."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import uuid
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -138,15 +139,9 @@ def _call_text(block: ToolUseBlock) -> str:
     return msgspec.json.format(msgspec.json.encode(arguments), indent=2).decode()
 
 
-_UNSAFE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164"
-    "\ud800-\udfff\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
-)
-
-
 def _safe(text: str) -> str:
     """Return a text with control characters and changes of the text's direction shown as escapes."""
-    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text.replace("\r\n", "\n"))
+    return escape_terminal(text.replace("\r\n", "\n"), limit=sys.maxsize)
 
 
 def _facts(info: TranscriptInfo) -> list[tuple[str, str]]:

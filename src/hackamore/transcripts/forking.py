@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from hackamore.transcripts.chain import Node
 
-__all__ = ["create_file", "fields_of", "fork"]
-
 _CARRIED = frozenset({"content-replacement", "memory-mode", "relocated", "atis-latch"})
 """Entries beside the messages that the next request depends on. The CLI's own branches have them too."""
 

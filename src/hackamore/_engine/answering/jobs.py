@@ -56,8 +56,6 @@ class SessionParts(NamedTuple):
 
 
 class Answers(Protocol):
-    """Takes the answers of jobs."""
-
     def send_response(self, request_id: str, payload: dict[str, Any]) -> object:
         """Send the answer of a job; raise ValueError if JSON cannot hold it."""
 
@@ -66,8 +64,6 @@ class Answers(Protocol):
 
 
 class Silence(Protocol):
-    """Hears of each answer."""
-
     def answered(self) -> object:
         """Note that an answer was given."""
 
@@ -298,7 +294,6 @@ class Jobs:
         return [*self._calls.get(owner, ())]
 
     def cancel(self, job: Job, answer: dict[str, Any]) -> None:
-        """Answer a job and stop its callback."""
         self.answer(job, answer)
         self._abandon(job)
 

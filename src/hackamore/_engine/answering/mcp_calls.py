@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from hackamore._engine.answering.jobs import Jobs, SessionParts
     from hackamore._engine.protocol.events import RequestReceived
 
-__all__ = ["McpCalls", "McpObjects", "Waker", "check_package"]
-
 
 class _McpRequest(msgspec.Struct):
     server_name: str

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from hackamore.options.observing import Observation, Subject
     from hackamore.options.options import Options
 
-__all__ = ["Observers", "observers_of"]
-
 
 class Observers:
     """The observers of one query or session. `found` has the observations by the option that made them."""
@@ -54,7 +52,6 @@ class Observers:
                 self._failed(option, observation, "prompt_sending", problem)
 
     def options_with_variables(self, options: Options) -> Options:
-        """Return the options for the launch, with the variables of the observers."""
         variables: dict[str, str | None] = {}
         for option, observation in self._found.items():
             try:
@@ -76,11 +73,9 @@ class Observers:
         self._call("turn_changed", turn_id, state, error)
 
     def is_open(self, turn_id: str) -> bool:
-        """Return whether a turn has not ended."""
         return turn_id in self._open_turns
 
     def saw(self, event: events.Event) -> None:
-        """Report an event of the connection."""
         match event:
             case events.MessagesReceived(messages=messages, turn_ids=turn_ids):
                 self._call("messages_received", messages, turn_ids)
@@ -96,11 +91,9 @@ class Observers:
                 pass
 
     def messages(self, messages: list[Any], turn_ids: tuple[str, ...]) -> None:
-        """Report messages."""
         self._call("messages_received", messages, turn_ids)
 
     def request_sent(self, request_id: str, operation: str) -> None:
-        """Report a control operation."""
         self._call("request_sent", request_id, operation)
 
     def ended(self, error: HackamoreError | None, exit_code: int | None) -> None:
@@ -152,7 +145,6 @@ class Observers:
             self._answered.append((call, end))
 
     def report(self) -> None:
-        """Report the callbacks that have ended."""
         while self._answered:
             self._pass_on("callback_ended", *self._answered.popleft())
 

@@ -117,7 +117,6 @@ class _UserCallbacks:
         self._parts = parts
 
     def hook(self, job: Job, event: RequestReceived) -> float | None:
-        """Prepare the call of a hook."""
         asked = decode_hook_request(event.frame.request_raw)
         hook = self._hooks.get(asked.callback_id)
         if hook is None:

@@ -25,21 +25,6 @@ if TYPE_CHECKING:
     from hackamore.messages.results import McpServersChange
     from hackamore.tools import ToolCallPlan
 
-__all__ = [
-    "ACKNOWLEDGEMENT",
-    "CLOSE_SECONDS",
-    "Entry",
-    "Head",
-    "ObjectRun",
-    "Servers",
-    "answered",
-    "cancel_call",
-    "describe_call",
-    "failed",
-    "plan_call",
-    "send_message",
-]
-
 
 ACKNOWLEDGEMENT: dict[str, Any] = {"jsonrpc": "2.0", "id": 0, "result": {}}
 """The answer to a notification."""
@@ -225,7 +210,6 @@ class ObjectRun:
         self._capabilities = frozenset(declared)
 
     def received(self, message: dict[str, Any]) -> None:
-        """Take a message that the server sent."""
         message.setdefault("jsonrpc", "2.0")
         if message.get("params", ...) is None:
             del message["params"]
@@ -281,7 +265,6 @@ class Servers:
         return self._entries.get(name) or self._offered.get(name)
 
     def all(self) -> list[Entry]:
-        """Return all entries."""
         return [*self._entries.values(), *self._offered.values()]
 
     def change(

@@ -74,7 +74,6 @@ class StdioConnection:
 
     @property
     def connection(self) -> StdioConnection:
-        """The receiver of answers."""
         return self
 
     @property
@@ -88,7 +87,6 @@ class StdioConnection:
     # -- bytes --------------------------------------------------------------------------------------------------------------------------
 
     def receive_data(self, data: bytes) -> None:
-        """Take bytes of the client."""
         for line in self._framer.receive_data(data):
             self._receive(line)
 
@@ -129,11 +127,9 @@ class StdioConnection:
             self._jobs.cancelled(job.request_id)
 
     def send_response(self, request_id: str, payload: dict[str, Any]) -> None:
-        """Send the answer of a job; raise ValueError if JSON cannot hold it."""
         self._send(payload["mcp_response"])
 
     def fail_request(self, request_id: str, reason: str) -> None:
-        """Send an error for a job that has no answer for a failure of its own."""
         self._send(rpc_error(None, INTERNAL_ERROR, escape_terminal(reason, 1_000)))
 
     def warn(self, warning: str | StreamWarning, message: str = "", **_: object) -> None:
@@ -244,14 +240,12 @@ class _Reports:
         self._waiting: deque[dict[str, Any]] = deque(maxlen=_REPORTS)
 
     def add(self, notification: dict[str, Any]) -> None:
-        """Add a report, from any thread."""
         self._waiting.append(notification)
         if not self._posted:
             self._posted = True
             self._post(self._send)
 
     def take(self) -> Iterator[dict[str, Any]]:
-        """Yield the reports that wait."""
         self._posted = False
         while self._waiting:
             yield self._waiting.popleft()

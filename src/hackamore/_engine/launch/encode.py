@@ -52,7 +52,6 @@ def _system_prompt_argv(options: Options) -> list[str]:
 
 
 def _system_prompt_initialize(options: Options) -> Mapping[str, Any]:
-    """Return the blocks of `system_prompt`, if it has blocks."""
     prompt = options.system_prompt
     if isinstance(prompt, SystemPromptCustom):
         prompt = prompt.prompt
@@ -187,7 +186,6 @@ def _thinking_argv(options: Options) -> list[str]:
 
 
 def _tool_config_environment(options: Options) -> Mapping[str, str]:
-    """Return the variable of `tool_config`."""
     question = (options.tool_config or {}).get("askUserQuestion", {})
     return {"CLAUDE_CODE_QUESTION_PREVIEW_FORMAT": question["previewFormat"]} if "previewFormat" in question else {}
 

@@ -82,7 +82,6 @@ class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def version_argv(self) -> tuple[str, ...]:
-        """The command that asks for the version."""
         return (*self.argv[: self.program_length], "--version")
 
     def describe(self) -> str:

@@ -26,7 +26,6 @@ _BY_SUBTYPE = {row.subtype: row for row in ROWS}
 
 
 def row_for(subtype: str | None) -> ControlRow | None:
-    """Return the row of a request; None if it has none."""
     return _BY_SUBTYPE.get(subtype or "")
 
 
@@ -175,7 +174,6 @@ class Answer(msgspec.Struct):
 
     @property
     def failed(self) -> bool:
-        """True if it says no."""
         return self.subtype == "error" or (self.subtype is None and bool(self.error))
 
 
@@ -183,7 +181,6 @@ _decode_answer = msgspec.json.Decoder(Answer).decode
 
 
 def read_answer(frame: ControlResponse) -> Answer:
-    """Read as much of an answer as can be read."""
     if not frame.response_raw:
         return Answer()
     try:
@@ -222,7 +219,6 @@ def open_requests(answer: Answer, warn: Callable[[StreamWarning], None]) -> Iter
 
 
 def error_text(error: Raw) -> str:
-    """Return the text of an error; its JSON if it is not a text."""
     if not error:
         return "no reason given"
     try:

@@ -46,8 +46,6 @@ class FailPolicy(Enum):
 
 
 class Field(NamedTuple):
-    """One field of a request."""
-
     name: str  # name in Python
     wire: str  # name on the wire
     kind: str  # JSON type; `any` is not checked. A trailing `?` allows null.
@@ -60,8 +58,6 @@ class Field(NamedTuple):
 
 
 class ControlRow(NamedTuple):
-    """One request of the control protocol."""
-
     subtype: str  # name on the wire
     direction: Direction  # the sender
     summary: str  # purpose, as the first line of a docstring

@@ -99,13 +99,11 @@ class Deadlines:
         return len(self._ends)
 
     def clear(self) -> None:
-        """Remove all timeouts."""
         self._ends.clear()
         self._entries.clear()
         self._heap.clear()
 
     def is_armed(self, kind: str, name: str) -> bool:
-        """True while that timeout runs."""
         return (kind, name) in self._ends
 
     def seconds_of(self, kind: str, name: str) -> float | None:
@@ -157,7 +155,6 @@ class TurnDeadlines:
         self._anew_at = self._answered_at = NEVER
 
     def sent(self, turn_id: str) -> None:
-        """Take that a prompt was sent."""
         self._deadlines.arm("first_message", turn_id, self._first_message)
         self._deadlines.arm("turn", turn_id, self._turn)
 
@@ -180,7 +177,6 @@ class TurnDeadlines:
                 self._deadlines.arm("idle", turn_id, self._idle)
 
     def over(self, turn_id: str) -> None:
-        """Take that a turn has ended."""
         for kind in TURN_KINDS:
             self._deadlines.disarm(kind, turn_id)
         self._given_up.discard(turn_id)

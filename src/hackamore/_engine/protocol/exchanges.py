@@ -45,7 +45,6 @@ class InFlightRequest(msgspec.Struct, eq=False):
 
     @property
     def subtype(self) -> str:
-        """The kind of request."""
         return self.row.subtype
 
 
@@ -85,7 +84,6 @@ class Ledger(Generic[E]):
                 self._closed.remove(self._lately.popleft())
 
     def get(self, request_id: str) -> E | None:
-        """Return an open exchange."""
         return self._open.get(request_id)
 
     def fresh(self, request_id: str) -> bool:

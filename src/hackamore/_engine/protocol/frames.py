@@ -23,7 +23,6 @@ _check = msgspec.json.Decoder(Raw).decode
 
 
 def encode(value: object) -> bytes:
-    """Return `value` as JSON on one line."""
     try:
         return _encode(value)
     except UnicodeEncodeError as error:
@@ -57,7 +56,6 @@ def _ready(payload: Payload) -> Raw:
 
 
 def request_frame(request_id: str, subtype: str, fields: Mapping[str, Any]) -> bytes:
-    """Return a `control_request`."""
     return (
         encode({"type": "control_request", "request_id": request_id, "request": {"subtype": subtype, **fields}}) + b"\n"
     )
@@ -81,7 +79,6 @@ def error_frame(request_id: str, error: str, code: str | None = None) -> bytes:
 
 
 def cancel_frame(request_id: str) -> bytes:
-    """Return a `control_cancel_request`."""
     return encode({"type": "control_cancel_request", "request_id": request_id}) + b"\n"
 
 
@@ -100,7 +97,6 @@ def user_frame(content: object, uuid: str, fields: Mapping[str, Any] | None = No
 
 
 def message_frame(message: Payload) -> bytes:
-    """Return any other frame."""
     line = bytes(_ready(message)).strip()
     if not line.startswith(b"{"):
         raise ValueError("a frame is an object")

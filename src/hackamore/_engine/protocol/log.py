@@ -17,15 +17,12 @@ __all__ = ["SessionLog", "issue", "logger", "one_line"]
 
 
 class SessionLog(Log):
-    """The log of one connection."""
-
     def __init__(self, connection: Connection) -> None:
         super().__init__()
         self.pid: Callable[[], int | None] = _unknown
         self._connection = connection
 
     def ids(self) -> dict[str, Any]:
-        """Return the attributes of a record."""
         turns = self._connection.turns.current_ids
         return {
             "session_id": self._connection.session_id,

@@ -74,7 +74,6 @@ class TurnTable:
 
     @property
     def open(self) -> list[PromptRecord]:
-        """The prompts that are not over."""
         return list(self._open.values())
 
     @property
@@ -85,7 +84,6 @@ class TurnTable:
         return self._current_ids
 
     def get(self, turn_id: str) -> PromptRecord | None:
-        """Return an open prompt."""
         return self._open.get(turn_id)
 
     @property
@@ -94,7 +92,6 @@ class TurnTable:
         return not self.reported and len(self._started) < len(self._open)
 
     def add(self, turn: PromptRecord) -> None:
-        """Take a prompt."""
         self._number += 1
         turn.number = self._number
         self._open[turn.id] = turn
@@ -149,7 +146,6 @@ class TurnTable:
         return self._move(oldest, TurnTrigger.NAMED) if oldest is not None and oldest.written else []
 
     def finished_by(self, result: ResultMessage) -> list[PromptRecord]:
-        """Take a result; return the prompts that it ended."""
         named = dict.fromkeys(result.user_message_uuids or ())
         if result.user_message_uuid:
             named[result.user_message_uuid] = None

@@ -17,7 +17,7 @@ from hackamore.errors import DecodeError, DecodeErrorLimitError, LineTooLongErro
 from hackamore.messages import AssistantMessage, ResultMessage, StreamEvent, TextBlock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from hackamore._engine.protocol.connection import Connection
     from hackamore._engine.protocol.deadlines import Deadlines
@@ -59,7 +59,6 @@ class Recent:
 
 
 def partial_of(messages: Sequence[Message], session_id: str | None) -> PartialResult:
-    """Return messages as the partial result of an error."""
     results = [message for message in messages if isinstance(message, ResultMessage)]
     last = results[-1] if results else None
     usage = last.usage if last is not None else None
@@ -133,7 +132,6 @@ class QueryCore:
 
     @property
     def last_result(self) -> ResultMessage | None:
-        """The last result so far."""
         return self.results[-1] if self.results else None
 
     # -- triggers ----------------------------------------------------------------------------------------------------
@@ -144,7 +142,6 @@ class QueryCore:
         self._move(Trigger.RESULT if isinstance(messages[-1], ResultMessage) else Trigger.MESSAGE, messages)
 
     def warned(self, warning: StreamWarning) -> None:
-        """Give a ready warning."""
         if not self.over:
             self.items.append(warning)
 
@@ -173,7 +170,6 @@ class QueryCore:
         self._move(Trigger.STILL_RUNNING, _Exit(None, stderr_tail, seconds))
 
     def ended(self, event: events.Ended) -> None:
-        """Apply the end of the connection."""
         if event.ending is Ending.STOPPED:
             self._move(Trigger.STOPPED)
         elif event.by_exit:
@@ -205,10 +201,45 @@ class QueryCore:
         """Look up the cell and do what it says."""
         cell = ONE_SHOT[self.state, trigger]
         self.state = cell.then
-        _GIVES[cell.gives](self, fact)
+        match cell.gives:
+            case Yield.MESSAGE:
+                self.items.extend(fact)
+                if isinstance(fact[-1], ResultMessage):
+                    self.results.append(fact[-1])
+            case Yield.DECODE_ERROR:
+                self.items.append(fact.error)
+            case Yield.WARN_OVERSIZED_LINE_SKIPPED:
+                self.items.append(line_skipped(fact.size, fact.head, self.line_bytes))
+            case Yield.WARN_UNEXPECTED_DATA_AFTER_RESULT:
+                data = fact if isinstance(fact, bytes) else fact.error.line
+                text = "Data that is not a message came after the result."
+                self.give("UNEXPECTED_DATA_AFTER_RESULT", text, line=data[:2_000])
+            case Yield.WARN_INCOMPLETE_LAST_LINE:
+                self.items.append(incomplete_last_line(fact))
+            case Yield.WARN_EMPTY_RESPONSE:
+                text = "The CLI exited with code 0 and printed nothing."
+                self.give("EMPTY_RESPONSE", text, exit_code=fact.exit_code)
+            case Yield.WARN_CLEAN_EXIT_NO_RESULT:
+                text = "The CLI exited with code 0 before a result came."
+                self.give("CLEAN_EXIT_NO_RESULT", text, exit_code=fact.exit_code)
+            case Yield.WARN_NONZERO_EXIT_AFTER_RESULT:
+                text = f"The CLI exited with code {fact.exit_code} after a successful result."
+                tail = fact.stderr_tail.decode("utf-8", "replace")
+                self.give("NONZERO_EXIT_AFTER_RESULT", text, exit_code=fact.exit_code, stderr_tail=tail)
+            case Yield.WARN_CLI_DID_NOT_EXIT:
+                self.items.append(did_not_exit(fact.waited, self.connection.background_tasks))
+            case Yield.RAISE_TOO_MANY_DECODE_ERRORS:
+                self.terminal_error = DecodeErrorLimitError(fact.count, fact.error)
+            case Yield.RAISE_LINE_TOO_LONG:
+                self.terminal_error = LineTooLongError(fact.size, self.line_bytes, fact.head)
+            case Yield.RAISE_PROCESS_ERROR:
+                self.terminal_error = self.connection.process_failure(fact.exit_code, fact.stderr_tail)
+            case Yield.RAISE_TURN_TIMEOUT | Yield.RAISE_FAILURE:
+                self.terminal_error = fact
+            case Yield.END | Yield.NOTHING:
+                pass
 
     def give(self, code: WarningCode, message: str, **context: object) -> None:
-        """Add a warning to the items."""
         self.items.append(StreamWarning(code, message, context))
 
 
@@ -221,94 +252,6 @@ class _Exit:
         self.exit_code = exit_code
         self.stderr_tail = stderr_tail
         self.waited = waited
-
-
-# -- what a cell gives: one function for each `Yield`, called with the fact of the trigger ---------------------------
-
-
-def _nothing(core: QueryCore, fact: object) -> None:
-    """Give nothing."""
-
-
-def _messages(core: QueryCore, messages: list[Message]) -> None:
-    core.items.extend(messages)
-    if isinstance(messages[-1], ResultMessage):
-        core.results.append(messages[-1])
-
-
-def _decode_error(core: QueryCore, line: events.BadLine) -> None:
-    core.items.append(line.error)
-
-
-def _too_many_decode_errors(core: QueryCore, line: events.BadLine) -> None:
-    core.terminal_error = DecodeErrorLimitError(line.count, line.error)
-
-
-def _line_too_long(core: QueryCore, line: events.LongLine) -> None:
-    core.terminal_error = LineTooLongError(line.size, core.line_bytes, line.head)
-
-
-def _given_error(core: QueryCore, error: HackamoreError) -> None:
-    core.terminal_error = error
-
-
-def _process_error(core: QueryCore, exited: _Exit) -> None:
-    core.terminal_error = core.connection.process_failure(exited.exit_code, exited.stderr_tail)
-
-
-def _oversized_line_skipped(core: QueryCore, line: events.LongLine) -> None:
-    core.items.append(line_skipped(line.size, line.head, core.line_bytes))
-
-
-def _unexpected_data(core: QueryCore, line: events.BadLine | bytes) -> None:
-    data = line if isinstance(line, bytes) else line.error.line
-    core.give("UNEXPECTED_DATA_AFTER_RESULT", "Data that is not a message came after the result.", line=data[:2_000])
-
-
-def _incomplete_last_line(core: QueryCore, line: bytes) -> None:
-    core.items.append(incomplete_last_line(line))
-
-
-def _empty_response(core: QueryCore, exited: _Exit) -> None:
-    core.give("EMPTY_RESPONSE", "The CLI exited with code 0 and printed nothing.", exit_code=exited.exit_code)
-
-
-def _clean_exit_no_result(core: QueryCore, exited: _Exit) -> None:
-    text = "The CLI exited with code 0 before a result came."
-    core.give("CLEAN_EXIT_NO_RESULT", text, exit_code=exited.exit_code)
-
-
-def _nonzero_exit_after_result(core: QueryCore, exited: _Exit) -> None:
-    core.give(
-        "NONZERO_EXIT_AFTER_RESULT",
-        f"The CLI exited with code {exited.exit_code} after a successful result.",
-        exit_code=exited.exit_code,
-        stderr_tail=exited.stderr_tail.decode("utf-8", "replace"),
-    )
-
-
-def _cli_did_not_exit(core: QueryCore, exited: _Exit) -> None:
-    core.items.append(did_not_exit(exited.waited, core.connection.background_tasks))
-
-
-_GIVES: dict[Yield, Callable[[QueryCore, Any], None]] = {
-    Yield.MESSAGE: _messages,
-    Yield.DECODE_ERROR: _decode_error,
-    Yield.WARN_OVERSIZED_LINE_SKIPPED: _oversized_line_skipped,
-    Yield.WARN_UNEXPECTED_DATA_AFTER_RESULT: _unexpected_data,
-    Yield.WARN_INCOMPLETE_LAST_LINE: _incomplete_last_line,
-    Yield.WARN_EMPTY_RESPONSE: _empty_response,
-    Yield.WARN_CLEAN_EXIT_NO_RESULT: _clean_exit_no_result,
-    Yield.WARN_NONZERO_EXIT_AFTER_RESULT: _nonzero_exit_after_result,
-    Yield.WARN_CLI_DID_NOT_EXIT: _cli_did_not_exit,
-    Yield.RAISE_TOO_MANY_DECODE_ERRORS: _too_many_decode_errors,
-    Yield.RAISE_LINE_TOO_LONG: _line_too_long,
-    Yield.RAISE_PROCESS_ERROR: _process_error,
-    Yield.RAISE_TURN_TIMEOUT: _given_error,
-    Yield.RAISE_FAILURE: _given_error,
-    Yield.END: _nothing,
-    Yield.NOTHING: _nothing,
-}
 
 
 class Overtime:

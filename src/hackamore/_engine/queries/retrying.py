@@ -11,6 +11,7 @@ from hackamore._engine.queries.plain import deliver_warning
 from hackamore._engine.queries.prompts import is_many
 from hackamore.errors import HackamoreError, OptionsError, SessionNotFoundError, StreamWarning
 from hackamore.messages import RateLimitedError, ResultError
+from hackamore.options.options import NO_SESSION
 from hackamore.options.retry import Retry
 
 if TYPE_CHECKING:
@@ -30,14 +31,6 @@ CONTINUE = (
 
 _MOST_DOUBLINGS = 60
 _LONGEST_REASON = 300
-_NOT_RESUMED = {
-    "continue_conversation": False,
-    "fork_session": False,
-    "session_id": None,
-    "resume_session_at": None,
-    "resume_drops_turn": None,
-}
-"""Options that choose or cut a session: an attempt that resumes one has chosen it, and continues at its end."""
 
 
 class Attempts:
@@ -153,7 +146,7 @@ class Attempts:
             self.prompt, self.options = self._first
             self._earlier.clear()
         else:
-            self.prompt, self.options = CONTINUE, self.options.replace(resume=session_id, **_NOT_RESUMED)
+            self.prompt, self.options = CONTINUE, self.options.replace(**{**NO_SESSION, "resume": session_id})
             self._earlier += error.partial.messages
 
     def _report(self, error: HackamoreError, seconds: float, session_id: str | None) -> None:

@@ -190,7 +190,6 @@ class SessionCore(Generic[A]):
     # -- warnings ------------------------------------------------------------------------------------------------------
 
     def warn(self, code: WarningCode | StreamWarning, message: str = "", **context: object) -> None:
-        """Keep a warning and pass it on."""
         warning = code if isinstance(code, StreamWarning) else StreamWarning(code, message, context)
         self.warnings.append(warning)
         self.audience.warned(warning)
@@ -203,7 +202,6 @@ class SessionCore(Generic[A]):
         self.audience.session_event(WarningRaised(warning))
 
     def queue_warning(self, warning: StreamWarning) -> None:
-        """Let `deliver_warnings` pass on a warning."""
         self._to_tell.append(warning)
 
     @property
@@ -362,7 +360,6 @@ class SessionCore(Generic[A]):
         return self.connection.lifecycle is SessionState.STOPPING and not self.connection.working
 
     def drain_after_close(self, now: float) -> None:
-        """Take that stdin was closed for that."""
         self._last_words = True
         self.deadlines.now = now
         self.connection.input_was_closed()
@@ -388,7 +385,6 @@ class SessionCore(Generic[A]):
         return connection.at_work or connection.ending is Ending.FAILED or self.abandoned
 
     def crashed(self, exit_code: int | None) -> bool:
-        """Return whether an exit with this code is a crash."""
         last = self.connection.last_result
         after_error = exit_code is not None and exit_code > 0 and last is not None and last.is_error
         return len(self.connection.turns) > 0 or (exit_code != 0 and not after_error)
@@ -409,7 +405,6 @@ class SessionCore(Generic[A]):
         self.pump(now)
 
     def process_gone(self, exit_code: int | None, stderr_tail: bytes) -> None:
-        """Take that the process is gone."""
         self.connection.receive_eof()
         self.connection.process_exited(exit_code, stderr_tail)
 
@@ -567,7 +562,6 @@ class SessionCore(Generic[A]):
             self._turn_deadlines.heard(event.turn_ids, event.messages)
 
     def handle(self, event: core_events.Event) -> None:
-        """Apply an event of the connection."""
         match event:
             case core_events.MessagesReceived():
                 self.deliver(event)
@@ -609,7 +603,6 @@ class SessionCore(Generic[A]):
             answer.flag.set()
 
     def turn_over(self, event: core_events.TurnStateChanged) -> None:
-        """Move the timeouts of a turn."""
         if event.state is TurnState.STARTED:
             self._reach = self._senders.get(event.turn_id, self._reach)
             self._turn_deadlines.started(event.turn_id)

@@ -25,7 +25,7 @@ from hackamore._engine.session.events import (
 )
 from hackamore.errors import SlowConsumerError
 from hackamore.messages import ResultMessage
-from hackamore.runtime.flags import Event, Flag
+from hackamore.runtime.flags import Flag
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from hackamore.messages.results import ControlResult
 
     BrokenLine = events.BadLine | events.LongLine | events.IncompleteLine
-
-__all__ = ["Answer", "Audience", "Event", "Flag", "Inbox", "Progress", "Readers", "TurnBase", "Unread", "size_of"]
 
 
 _EVENT_BYTES = 250
@@ -90,7 +88,6 @@ class Inbox:
             self.unread.gone.append(self.size)
 
     def add(self, items: Iterable[Any], size: int) -> None:
-        """Add items that have `size` bytes together."""
         if not self.over and self.keeps:
             self.items.extend(items)
             self.size += size
@@ -291,7 +288,6 @@ class Readers:
         self._slow = False
 
     def add(self, inbox: Inbox, *, events: bool) -> None:
-        """Give a cursor everything from now on."""
         connection = self._core.connection
         if connection.over:
             inbox.end(None if events else connection.terminal_error)
@@ -305,7 +301,6 @@ class Readers:
         self._turns[turn.id] = turn
 
     def messages(self, messages: list[Message], turn_ids: tuple[str, ...], *, to_cursors: bool = True) -> None:
-        """Give messages to their turns, and to all message cursors."""
         inboxes = list(self._messages) if to_cursors and self._messages else []
         turns = [turn for turn_id in turn_ids if (turn := self._turns.get(turn_id)) is not None]
         if not inboxes and not turns:
@@ -319,7 +314,6 @@ class Readers:
         self.held()
 
     def progress(self) -> tuple[int, int]:
-        """Return how many bytes the readers of the last messages have not taken, and how many they have."""
         found = [inbox for reference in self._lately if (inbox := reference()) is not None]
         unread = sum(inbox.size for inbox in found)
         return unread, sum(inbox.added for inbox in found) - unread
@@ -350,7 +344,6 @@ class Readers:
             self._core.warn(incomplete_last_line(line.line))
 
     def turn_changed(self, event: events.TurnStateChanged) -> None:
-        """Move the turn on, and tell the event cursors."""
         turn = self._turns.get(event.turn_id)
         if turn is not None:
             turn.state = event.state
@@ -369,7 +362,6 @@ class Readers:
         self._core.connection.expire_turn(turn_id)
 
     def session_event(self, event: SessionEvent) -> None:
-        """Tell the event cursors."""
         if self._events:
             inboxes = list(self._events)
             size = size_of(event)
@@ -388,7 +380,6 @@ class Readers:
             self._core.ask_stop()
 
     def ended(self, event: events.Ended) -> None:
-        """End all cursors; those of messages with the error."""
         for inbox in list(self._messages):
             inbox.end(event.error)
         for inbox in list(self._events):

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from hackamore.errors import StreamWarning
     from hackamore.messages import Message
 
-__all__ = ["SteeredQuery"]
-
 _PORTION = 1_000
 """How many items the stream takes without letting other tasks run."""
 
@@ -128,7 +126,6 @@ class SteeredQuery:
     # -- what the core of the session calls ----------------------------------------------------------------------------
 
     def add(self, inbox: Inbox, *, events: bool) -> None:
-        """Give a cursor of a callback everything from now on."""
         self._readers.add(inbox, events=events)
 
     def sent(self, turn: Progress) -> None:
@@ -136,7 +133,6 @@ class SteeredQuery:
         self._readers.sent(turn)
 
     def messages(self, messages: list[Message], turn_ids: tuple[str, ...], *, to_cursors: bool = True) -> None:
-        """Add messages to the items."""
         self._overtime.heard(messages)
         if not self.core.over:
             size = sum(len(message.raw) for message in messages)
@@ -148,17 +144,14 @@ class SteeredQuery:
         self._readers.messages(messages, turn_ids, to_cursors=to_cursors)
 
     def held(self) -> None:
-        """Check the limit, with the unread messages."""
         self._readers.held()
 
     def warned(self, warning: StreamWarning) -> None:
-        """Add a warning to the items; `on_warning` gets it when it is taken."""
         self.core.warned(warning)
         self.session_event(WarningRaised(warning))
         self.more.wake()
 
     def broken_line(self, line: BrokenLine) -> None:
-        """Judge a line that cannot be used."""
         items = self.core.items
         before = len(items)
         self.core.broken_line(line)
@@ -167,7 +160,6 @@ class SteeredQuery:
         self._judged()
 
     def turn_changed(self, event: events.TurnStateChanged) -> None:
-        """Count the answers to the prompts."""
         self._readers.turn_changed(event)
         if event.state is TurnState.STARTED:
             self.core.prompt_taken()
@@ -177,7 +169,6 @@ class SteeredQuery:
                 self._feeder.answered()
 
     def turn_given_up(self, turn_id: str, error: HackamoreError) -> None:
-        """End the query."""
         self.core.prompt_taken()  # it may be one that waits behind an answered one
         self.core.given_up(error)
         self._judged()
@@ -189,7 +180,6 @@ class SteeredQuery:
             self._session.callbacks.to_run.append(self._feeder)
 
     def progress(self) -> tuple[int, int]:
-        """Return how many bytes the stream and callbacks have not taken, and how many they have."""
         unread, taken = self._readers.progress()
         return self._unread + unread, self._added - self._unread + taken
 
@@ -220,7 +210,6 @@ class SteeredQuery:
         self.more.wake()
 
     def _judged(self) -> None:
-        """End the session after its query."""
         if self.core.over and not self._connection.over:
             if self.core.terminal_error is not None:
                 self._connection.fail(self.core.terminal_error)

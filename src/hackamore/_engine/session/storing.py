@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from hackamore._engine.storing.mirror import Append, Problem
     from hackamore.options.stores import StoreKey
 
-__all__ = ["Storing"]
-
 _KIND = "store"
 _ATTEMPT, _REST = "attempt", "rest"
 
@@ -54,7 +52,6 @@ class Storing:
         self.more: Flag = Flag()
 
     def use(self, append: Callable[..., Any]) -> None:
-        """Set the function that appends."""
         self._append = append
         self._async = is_async(append)
 

@@ -23,22 +23,6 @@ from hackamore.messages.base import plain
 if TYPE_CHECKING:
     from hackamore.options.stores import FlushMode, StoreKey
 
-__all__ = [
-    "ATTEMPTS",
-    "BATCH_BYTES",
-    "BATCH_ENTRIES",
-    "FLUSHES",
-    "RESTS",
-    "WRITER",
-    "Append",
-    "Trigger",
-    "Mirror",
-    "Occasion",
-    "Problem",
-    "Writer",
-    "key_of",
-]
-
 BATCH_ENTRIES = 500
 """Entries after which a batch is due."""
 BATCH_BYTES = 1024 * 1024
@@ -72,8 +56,6 @@ FLUSHES: dict[tuple[FlushMode, Occasion], bool] = {
 
 
 class Writer(Enum):
-    """The state of the one writer."""
-
     IDLE = auto()
     WRITING = auto()
     RESTING = auto()
@@ -81,8 +63,6 @@ class Writer(Enum):
 
 
 class Trigger(Enum):
-    """An event of the writer."""
-
     BEGIN = auto()
     TOOK = auto()
     FAILED = auto()
@@ -282,7 +262,6 @@ class Mirror:
         return self._current
 
     def took(self) -> None:
-        """Take that the store has the entries."""
         self._move_writer(Trigger.TOOK)
         if self._current is not None:
             self.waiting -= self._current.size
@@ -311,7 +290,6 @@ class Mirror:
         return None
 
     def rested(self) -> Append | None:
-        """Return the append for its next attempt."""
         self._move_writer(Trigger.RESTED)
         return self._attempt()
 

@@ -71,7 +71,6 @@ class Poller:
             raise
 
     def watch(self, descriptor: int, event: int = selectors.EVENT_READ) -> None:
-        """Watch a descriptor. Idempotent."""
         if self.state is not Wait.CLOSED and descriptor not in self.watched:
             self._selector.register(descriptor, event)
             self.watched.add(descriptor)
@@ -140,7 +139,6 @@ class InputPipe:
         self._move(InputTrigger.CLOSE)
 
     def flush(self) -> None:
-        """Write what the pipe takes."""
         if self.descriptor is None:
             return
         while self.queued:
@@ -320,7 +318,6 @@ class Child:
 
     @property
     def stopping(self) -> bool:
-        """True once it is to be stopped."""
         return self._life not in (Life.STARTING, Life.RUNNING)
 
     @property

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from hackamore.errors import StreamWarning
     from hackamore.options.options import Options
 
-__all__ = ["Preparation", "ask_version", "child_settings", "known_versions"]
-
 _VERSION_OUTPUT_CHARACTERS = 4_096
 _cache_lock = threading.Lock()
 _caches: dict[str, VersionCache] = {}
@@ -61,7 +59,6 @@ class Preparation:
 
     @property
     def program(self) -> str:
-        """The program as the options name it."""
         return os.fspath(self.options.cli_path or "claude")
 
     @property

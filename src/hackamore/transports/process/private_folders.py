@@ -8,8 +8,6 @@ import time
 from hackamore.transports.process.reaper import reaper
 from hackamore.transports.process.watchdog import watchdog
 
-__all__ = ["make_folder", "remove_folder"]
-
 _REMOVALS = 5
 _REMOVAL_SECONDS = 0.1
 

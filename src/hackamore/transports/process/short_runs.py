@@ -14,8 +14,6 @@ from hackamore.transports.process.watchdog import watchdog
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["ShortRun", "run_with_descendants"]
-
 
 class ShortRun:
     """One such program. Of one that is cut short nothing that it started stays.
@@ -88,5 +86,4 @@ class ShortRun:
 
 
 def run_with_descendants(argv: Sequence[str], seconds: float | None, **how: Any) -> subprocess.CompletedProcess[bytes]:
-    """Run a program as `ShortRun.run` does."""
     return ShortRun().run(argv, seconds, **how)

@@ -16,8 +16,6 @@ from hackamore.errors import SpawnError, escape_terminal
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["popen", "spawn_error", "start"]
-
 
 def start(
     argv: Sequence[str],

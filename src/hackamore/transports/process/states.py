@@ -10,8 +10,6 @@ from enum import auto
 
 from hackamore.runtime.tables import Member
 
-__all__ = ["INPUT", "LIFE", "WAIT", "Input", "InputTrigger", "Life", "LifeTrigger", "Wait", "WaitTrigger"]
-
 
 class Life(Member):
     """State of a child, as its owner and the reaper see it."""

@@ -41,7 +41,6 @@ class LineCallback:
         self._context = context_for_thread()
 
     def __call__(self, line: str) -> None:
-        """Call it; what it raises is logged."""
         try:
             self._context.run(self._function, line)
         except (
@@ -144,7 +143,6 @@ class StderrDrain:
 
     @property
     def tail(self) -> bytes:
-        """The end of stderr that is kept."""
         with self._lock:
             return bytes(self._tail)
 

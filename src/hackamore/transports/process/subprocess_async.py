@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from hackamore._engine.launch.plan import LaunchPlan
     from hackamore.transports.process.child import Child
 
-__all__ = ["AsyncChildProcess"]
-
 _POLL_SECONDS = 0.02
 _LARGE_READ = 16_384
 """After a read of this size the next one is tried without a wait; after a smaller one that would be in vain."""
@@ -60,7 +58,6 @@ class AsyncChildProcess(ChildProcess):
         await anyio.lowlevel.checkpoint()
 
     async def end_input(self) -> None:
-        """Close stdin after everything queued."""
         self._started().end_input()
         await anyio.lowlevel.checkpoint()
 
@@ -143,7 +140,6 @@ class AsyncChildProcess(ChildProcess):
             child.waited()
 
     async def stop(self, *, turn_open: bool) -> None:
-        """End the process and all that it started; returns when it is gone. Continues even if this call is torn out of its loop."""
         child = self._stop_early()
         if child is None:
             return

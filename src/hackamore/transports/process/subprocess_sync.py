@@ -11,8 +11,6 @@ from hackamore.transports.process.child import ChildProcess
 if TYPE_CHECKING:
     from hackamore._engine.launch.plan import LaunchPlan
 
-__all__ = ["SyncChildProcess"]
-
 
 class SyncChildProcess(ChildProcess):
     """Runs the CLI as a child process; a `SyncPushTransport`. Arguments: those of `ChildProcess`."""
@@ -26,7 +24,6 @@ class SyncChildProcess(ChildProcess):
         self.send_nowait(data)
 
     def end_input(self) -> None:
-        """Close stdin after everything queued."""
         self._started().end_input()
 
     def receive(self, timeout: float | None = None) -> bytes | None:
@@ -58,7 +55,6 @@ class SyncChildProcess(ChildProcess):
         return child.exit_code
 
     def stop(self, *, turn_open: bool) -> None:
-        """End the process and all that it started; returns when it is gone. Continues even if this call is interrupted."""
         child = self._stop_early()
         if child is not None:
             child.stop(turn_open=turn_open, here=True)

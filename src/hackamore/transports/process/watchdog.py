@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from hackamore.transports.process.processes import Identity
 
-__all__ = ["Watchdog", "watchdog"]
-
 
 _LOADER_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 """Variables that a Python with a shared library may need to start."""
@@ -100,7 +98,6 @@ class Watchdog:
 
     @property
     def pid(self) -> int | None:
-        """The watchdog's pid while there is one."""
         process = self._process
         return process.pid if process is not None else None
 

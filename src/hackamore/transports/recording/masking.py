@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     from hackamore._engine.launch.plan import LaunchPlan
     from hackamore.transports.recording.redaction import Redactor
 
-__all__ = ["Mask"]
-
 
 class Mask:
     """Puts `<masked>` for each secret in what a program printed. It learns the secrets when the first output comes.

@@ -152,7 +152,6 @@ class FunctionSink:
                 logger.exception("`trace` raised; the session continues")
 
     def close(self) -> None:
-        """Pass on what waits."""
         self._thread = None
         self.write(b"")
 
@@ -648,22 +647,18 @@ class RecordedAsync(_Recorded[AsyncTransport]):
                 self._record.lock.release()
 
     async def start(self, plan: LaunchPlan) -> None:
-        """Start the peer."""
         with self._starting(plan):
             await self._inner.start(plan)
 
     async def send(self, data: bytes) -> None:
-        """Record and write."""
         await self._tell(partial(self._record.sent, data), data)
         await self._inner.send(data)
 
     async def end_input(self) -> None:
-        """Close the peer's input."""
         await self._tell(self._record.input_ended)
         await self._inner.end_input()
 
     async def receive(self) -> bytes:
-        """Read and record."""
         if self._received is None:
             self._received = await self._inner.receive()
             await self._tell(partial(self._record.received, self._received), self._received or None)
@@ -671,13 +666,11 @@ class RecordedAsync(_Recorded[AsyncTransport]):
         return data
 
     async def wait_exit(self) -> int | None:
-        """Wait until the peer has exited."""
         code = await self._inner.wait_exit()
         await self._tell(partial(self._record.exited, code))
         return code
 
     async def stop(self, *, turn_open: bool) -> None:
-        """Stop the peer, and end the record."""
         await self._tell(partial(self._record.stopped, turn_open=turn_open))
         try:
             await self._inner.stop(turn_open=turn_open)
@@ -692,36 +685,30 @@ class RecordedSync(_Recorded[SyncTransport]):
     """A blocking transport that is recorded."""
 
     def start(self, plan: LaunchPlan) -> None:
-        """Start the peer."""
         with self._starting(plan):
             self._inner.start(plan)
 
     def send(self, data: bytes) -> None:
-        """Record and write."""
         self._record.sent(data)
         self._inner.send(data)
 
     def end_input(self) -> None:
-        """Close the peer's input."""
         self._record.input_ended()
         self._inner.end_input()
 
     def receive(self, timeout: float | None = None) -> bytes | None:
-        """Read and record."""
         data = self._inner.receive(timeout)
         if data is not None:
             self._record.received(data)
         return data
 
     def wait_exit(self, timeout: float | None = None) -> int | None:
-        """Wait until the peer has exited."""
         code = self._inner.wait_exit(timeout)
         if code is not None:
             self._record.exited(code)
         return code
 
     def stop(self, *, turn_open: bool) -> None:
-        """Stop the peer, and end the record."""
         self._record.stopped(turn_open=turn_open)
         try:
             self._inner.stop(turn_open=turn_open)

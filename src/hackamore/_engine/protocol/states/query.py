@@ -12,8 +12,6 @@ from hackamore.runtime.tables import Member
 
 
 class State(Member):
-    """Where a query stands."""
-
     STREAMING = auto()
     """No result yet: the model's turn is open."""
     RESULT_RECEIVED = auto()
@@ -25,8 +23,6 @@ class State(Member):
 
 
 class Trigger(Member):
-    """Triggers of a query."""
-
     MESSAGE = auto()
     RESULT = auto()
     BAD_LINE = auto()

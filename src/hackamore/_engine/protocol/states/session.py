@@ -84,8 +84,6 @@ class Handshake(Member):
 
 
 class HandshakeTrigger(Member):
-    """Triggers of a handshake."""
-
     SENT = auto()
     REQUEST = auto()
     ANSWER = auto()
@@ -137,8 +135,6 @@ class TurnState(StrEnum):
 
 
 class TurnTrigger(Member):
-    """Triggers of a prompt."""
-
     REPORTED_QUEUED = auto()
     """Also after STARTED: an interrupt may put back what the turn had taken up."""
     REPORTED_STARTED = auto()
@@ -190,8 +186,6 @@ TURN: dict[tuple[TurnState, TurnTrigger], TurnState] = {
 
 
 class Half(Member):
-    """One direction of the connection."""
-
     OPEN = auto()
     CLOSING = auto()
     """Input only: closing was requested and waits for the joint rule."""
@@ -201,8 +195,6 @@ class Half(Member):
 
 
 class HalfTrigger(Member):
-    """Triggers of one direction."""
-
     CLOSE_ASKED = auto()
     CLOSED = auto()
     BROKEN = auto()
@@ -229,15 +221,11 @@ OUTPUT: dict[tuple[Half, HalfTrigger], Half] = {
 
 
 class Process(Member):
-    """The process behind the connection."""
-
     ALIVE = auto()
     EXITED = auto()
 
 
 class ProcessTrigger(Member):
-    """Triggers of the process."""
-
     EXITED = auto()
 
 
@@ -325,8 +313,6 @@ WORK: dict[tuple[Work, WorkTrigger], Work] = {
 
 
 class Exit(Member):
-    """How the process ended."""
-
     CLEAN = auto()
     AFTER_ERROR_RESULT = auto()
     """Non-zero, and its last result was an error: the CLI's way to report it, also after an interrupt."""
@@ -334,8 +320,6 @@ class Exit(Member):
 
 
 class Ending(Member):
-    """How a session ended."""
-
     COMPLETED = auto()
     """The CLI ended by itself, and no prompt was open."""
     STOPPED = auto()

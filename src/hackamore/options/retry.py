@@ -1,10 +1,16 @@
-"""`Retry`: how often `run` tries again after a failure, and how long it waits before."""
+"""`Retry`: how often `run` tries again after a failure. `back_off`: how long everything waits that tries again."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from hackamore.checked.fields import Checked, boolean, integer, number, option, optional
 from hackamore.options.bounds import LONGEST_SECONDS
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_MOST_DOUBLINGS = 60  # a float has room for them, whatever the first wait is
 _seconds = number(0, maximum=LONGEST_SECONDS)
 
 
@@ -36,3 +42,14 @@ class Retry(Checked):
     max_delay: float = option(_seconds, default=60.0)
     rate_limit_wait: float | None = option(optional(_seconds), default=300.0)
     resume: bool = option(boolean, default=True)
+
+
+def back_off(failures: int, first: float, longest: float, uniform: Callable[[float, float], float]) -> float:
+    """Return the seconds to wait after some failures in a row: twice as long each time, and less by up to a half.
+
+    Args:
+        failures: their number, the last one included.
+        uniform: returns a number between two others, as `random.uniform`: programs that failed together do not try together.
+    """
+    wait = min(first * 2.0 ** min(failures - 1, _MOST_DOUBLINGS), longest)
+    return uniform(wait / 2, wait)

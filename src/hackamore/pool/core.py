@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from hackamore._engine.session.readers import Flag
 from hackamore.errors import ConversationInUseError, PoolClosedError, PoolTimeoutError, StreamWarning
+from hackamore.options.retry import back_off
 from hackamore.pool.differences import Split, changes
 from hackamore.pool.events import (
     CallerQueued,
@@ -263,11 +264,15 @@ class PoolCore:
     """All decisions of a pool.
 
     Args:
-        jitter: returns a factor for the next pause after a failed start.
+        uniform: returns a number between two others: it spreads the pauses after failed starts.
     """
 
     def __init__(
-        self, base: Options, limits: PoolLimits, new_id: Callable[[], str], jitter: Callable[[], float] = lambda: 1.0
+        self,
+        base: Options,
+        limits: PoolLimits,
+        new_id: Callable[[], str],
+        uniform: Callable[[float, float], float] = max,
     ) -> None:
         self.base = base
         self.limits = limits
@@ -278,7 +283,7 @@ class PoolCore:
         self.closing: bool = False
         self._counts: dict[State, int] = dict.fromkeys(State, 0)
         self._new_id = new_id
-        self._jitter = jitter
+        self._uniform = uniform
         self._queue: OrderedDict[Waiter, None] = OrderedDict()
         self._turns = count(1)
         self._turns_before = count(0, -1)
@@ -559,9 +564,8 @@ class PoolCore:
             self._refuse(caller, error)
 
     def _back_off(self, now: float) -> None:
-        first, longest = BACK_OFF_SECONDS
-        self._start_at = now + min(longest, first * 2.0 ** min(self._failures, 10)) * self._jitter()
         self._failures += 1
+        self._start_at = now + back_off(self._failures, *BACK_OFF_SECONDS, self._uniform)
 
     def died(self, slot: Slot, now: float) -> None:
         """Take that a process ended without a request of the pool."""

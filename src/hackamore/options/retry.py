@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TypeAlias
 
 from hackamore.checked.fields import Checked, boolean, integer, number, option, optional
 from hackamore.options.bounds import LONGEST_SECONDS
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-_MOST_DOUBLINGS = 60  # a float has room for them, whatever the first wait is
+Uniform: TypeAlias = Callable[[float, float], float]
+"""Returns a number between two others, as `random.uniform`: programs that failed together do not try together."""
 _seconds = number(0, maximum=LONGEST_SECONDS)
 
 
@@ -44,12 +43,7 @@ class Retry(Checked):
     resume: bool = option(boolean, default=True)
 
 
-def back_off(failures: int, first: float, longest: float, uniform: Callable[[float, float], float]) -> float:
-    """Return the seconds to wait after some failures in a row: twice as long each time, and less by up to a half.
-
-    Args:
-        failures: their number, the last one included.
-        uniform: returns a number between two others, as `random.uniform`: programs that failed together do not try together.
-    """
-    wait = min(first * 2.0 ** min(failures - 1, _MOST_DOUBLINGS), longest)
+def back_off(failures: int, first: float, longest: float, uniform: Uniform) -> float:
+    """Return the seconds to wait after some failures in a row: twice as long each time, and less by up to a half."""
+    wait = min(first * 2.0 ** min(failures - 1, 60), longest)
     return uniform(wait / 2, wait)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from hackamore._engine.session.readers import Flag
 from hackamore.errors import ConversationInUseError, PoolClosedError, PoolTimeoutError, StreamWarning
-from hackamore.options.retry import back_off
+from hackamore.options.retry import Uniform, back_off
 from hackamore.pool.differences import Split, changes
 from hackamore.pool.events import (
     CallerQueued,
@@ -261,19 +261,9 @@ _NO_DIFFERENCES: Mapping[str, Any] = {}
 
 
 class PoolCore:
-    """All decisions of a pool.
+    """All decisions of a pool; `uniform` spreads the pauses after failed starts."""
 
-    Args:
-        uniform: returns a number between two others: it spreads the pauses after failed starts.
-    """
-
-    def __init__(
-        self,
-        base: Options,
-        limits: PoolLimits,
-        new_id: Callable[[], str],
-        uniform: Callable[[float, float], float] = max,
-    ) -> None:
+    def __init__(self, base: Options, limits: PoolLimits, new_id: Callable[[], str], uniform: Uniform = max) -> None:
         self.base = base
         self.limits = limits
         self.slots: dict[int, Slot] = {}  # all processes, by number

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,7 +21,7 @@ class Prepared:
         self.fails = fails
         self.connections: list[psycopg.Connection[Any]] = []
 
-    def __call__(self, connection: psycopg.Connection[Any]) -> None:
+    def prepare(self, connection: psycopg.Connection[Any]) -> None:
         self.connections.append(connection)
         if len(self.connections) <= self.fails:
             raise RuntimeError("not prepared")
@@ -29,7 +30,7 @@ class Prepared:
 def made(server: Server, prepared: Prepared, **more: Any) -> Postgres:
     settings = parsed(server.url)
     assert settings is not None
-    return Postgres({**settings, **more}, prepared)
+    return Postgres({**settings, **more}, prepared.prepare)
 
 
 @pytest.fixture
@@ -46,7 +47,8 @@ def pid(connection: psycopg.Connection[Any]) -> int:
 def test_a_server_that_is_gone_is_noticed_within_half_a_minute_unless_the_user_wants_it_otherwise(
     postgres_server: Server,
 ) -> None:
-    usual, chosen = made(postgres_server, Prepared()), made(postgres_server, Prepared(), keepalives_idle=7)
+    prepared = Prepared()
+    usual, chosen = made(postgres_server, prepared), made(postgres_server, prepared, keepalives_idle=7)
     found = usual.opened().info.get_parameters()
     assert int(found["keepalives_idle"]) + int(found["keepalives_interval"]) * int(found["keepalives_count"]) == 30
     assert (found["connect_timeout"], found["tcp_user_timeout"]) == ("10", "30000")
@@ -67,6 +69,19 @@ def test_a_lost_connection_is_made_again_and_prepared(postgres_server: Server, a
     assert all(each.closed for each in prepared.connections)
     assert server.use(pid) != first
     server.close()
+
+
+def test_a_store_that_is_forgotten_leaves_no_connection(
+    postgres_server: Server, admin: psycopg.Connection[Any]
+) -> None:
+    server = made(postgres_server, prepared := Prepared())
+    number = server.use(pid)
+    connection = prepared.connections.pop()
+    del server
+    assert connection.closed
+    until = time.monotonic() + patience(30)
+    while admin.execute("SELECT 1 FROM pg_stat_activity WHERE pid = %s", (number,)).fetchone() is not None:
+        assert time.monotonic() < until
 
 
 def test_an_error_of_a_statement_is_raised_and_keeps_the_connection(postgres_server: Server) -> None:

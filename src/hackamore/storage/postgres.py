@@ -43,7 +43,7 @@ class Postgres:
 
     Args:
         settings: those of libpq and of `psycopg.connect`.
-        prepare: is called with each new connection. If it raises, the connection is closed.
+        prepare: a method of the owner that is called with each new connection. If it raises, the connection is closed.
 
     Attributes:
         lock: must be held during all calls.
@@ -53,7 +53,7 @@ class Postgres:
 
     def __init__(self, settings: Mapping[str, Any], prepare: Callable[[psycopg.Connection[Any]], None]) -> None:
         self._settings = {**_DEFAULTS, **settings, "autocommit": True}
-        self._prepare = prepare
+        self._prepare = weakref.WeakMethod(prepare)  # an owner that is forgotten closes the connection at once
         self.connection: psycopg.Connection[Any] | None = None
         self._renew()
         _all.add(self)
@@ -70,7 +70,7 @@ class Postgres:
             self.connection = None
             connection = psycopg.connect(**self._settings)
             try:
-                self._prepare(connection)
+                self._prepare()(connection)  # type: ignore[misc]
             except BaseException:
                 connection.close()
                 raise

@@ -225,7 +225,7 @@ class PostgresStore:
         found = connection.execute("SELECT number FROM clients WHERE client = %s", (self._server.client,)).fetchone()
         return found is not None and found[0] == self._number
 
-    # -- the tables --------------------------------------------------------------------------------------------------
+    # -- the tables ----------------------------------------------------------------------------------------------------
 
     def _prepare(self, connection: psycopg.Connection[Any]) -> None:
         settings: Any = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -10,6 +11,7 @@ import psycopg
 import pytest
 
 from hackamore.storage.postgres import Postgres, parsed
+from tests.support.forking import Baton, Fork
 from tests.support.patience import patience
 from tests.support.servers import Postgres as Server
 
@@ -112,3 +114,32 @@ def test_text_that_is_not_a_connection_string() -> None:
         "host": "db.example",
         "dbname": "agents",
     }
+
+
+def test_a_fork_leaves_the_connection_to_its_parent(postgres_server: Server) -> None:
+    server = made(postgres_server, prepared := Prepared())
+    client, mine = server.client, server.use(pid)
+    locked = threading.Event()
+    over = threading.Event()
+
+    def hold() -> None:
+        with server.lock:
+            locked.set()
+            assert over.wait(patience(30))
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert locked.wait(patience(30))
+
+    def child(baton: Baton) -> None:
+        with server.lock:  # that of the parent's thread is not its own
+            assert server.client != client
+            assert server.use(pid) != mine
+            server.close()
+
+    Fork(child).wait()
+    over.set()
+    thread.join()
+    assert (server.client, server.use(pid)) == (client, mine)
+    assert len(prepared.connections) == 1
+    server.close()

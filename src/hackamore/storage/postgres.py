@@ -110,7 +110,7 @@ class Postgres:
 
 _all: weakref.WeakSet[Postgres] = weakref.WeakSet()
 _inherited: list[object] = []
-"""Connections of the parent process. They are kept: to close one would end the session of the parent."""
+"""Connections of the parent process. They are kept: `psycopg` warns of one that is dropped while the parent has it open."""
 
 
 def _after_fork() -> None:

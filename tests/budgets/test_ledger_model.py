@@ -19,6 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from hackamore.budgets import ledger as module
 from hackamore.budgets.ledger import NANO, Bounds, Ledger, Row
+from hackamore.storage import leases
 from tests.support.examples import examples
 from tests.support.mortal import KilledError, Mortal
 
@@ -73,7 +74,7 @@ class Model:
     now: float = 1000.0
     signs: int = 0
 
-    def runs(self, holder: str) -> bool | None:
+    def runs(self, holder: str, *, local: bool = True) -> bool | None:
         return holder not in self.dead if holder.startswith(self.place) else None
 
     def is_gone(self, holder: str, sign: int) -> bool:
@@ -181,9 +182,9 @@ class LedgerMachine(RuleBasedStateMachine):
         Mortal.use(self.patches)
         self.patches.setattr(module, "holder_name", lambda: self.named)
         self.patches.setattr(module, "sign", lambda: self.model.signs)
-        self.patches.setattr(module, "runs", self.model.runs)
+        self.patches.setattr(leases, "runs", self.model.runs)
         self.patches.setattr(module, "boot", lambda: self.model.boot)
-        self.patches.setattr(module, "time", SimpleNamespace(monotonic=lambda: self.model.now))
+        self.patches.setattr(leases, "time", SimpleNamespace(monotonic=lambda: self.model.now))
         self.holders: dict[int, str] = {}
         self.programs: dict[int, Ledger] = {}
         for at in range(len(PLACES)):

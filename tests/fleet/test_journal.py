@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import signal
 import subprocess
@@ -365,6 +366,21 @@ def test_tasks_of_a_killed_process_are_reclaimed(address: str, journal: Journal)
     assert fresh.session_id != b.session_id
     assert journal.unsettled("a", 2) == [(1, a.session_id, "cli")]
     assert journal.unsettled("b", 2) == []
+
+
+@pytest.mark.skipif(not os.path.exists("/etc/machine-id"), reason="needs the id of the machine")
+def test_a_boot_that_is_over_ends_the_workers_of_a_file_alone(journal: Journal, address: str) -> None:
+    """A database on a server may have workers on a copy of this machine."""
+    machine, _, *rest = ME.split("|")
+    other = "|".join((machine, "before", *rest))
+    now = 0.0
+    journal.sightings.clock = lambda: now
+    add(journal, "a")
+    journal.beat(other)
+    begun(journal, "a", other)
+    assert journal.reclaim(ME) == (0 if "://" in address else 1)
+    now = LEASE_SECONDS
+    assert journal.reclaim(ME) == (1 if "://" in address else 0)
 
 
 def test_a_worker_on_another_machine_counts_by_its_heartbeat(journal: Journal) -> None:

@@ -66,7 +66,7 @@ class Bench:
         ids = (f"{name}-{number}" for number in itertools.count())
         jitter = limits.pop("jitter", 1.0)
         self.core = PoolCore(
-            Options(model="base"), PoolLimits(**{**chosen, **limits}), lambda: next(ids), lambda: jitter
+            Options(model="base"), PoolLimits(**{**chosen, **limits}), lambda: next(ids), lambda _, most: jitter * most
         )
         self.registry = registry or MemoryRegistry()
         self.held: set[str] = set()

@@ -54,7 +54,7 @@ class Model:
     seen: dict[tuple[object, str], tuple[object, float]] = field(default_factory=dict)
     now: float = 1000.0
 
-    def runs(self, holder: str) -> bool | None:
+    def runs(self, holder: str, *, local: bool = True) -> bool | None:
         return None if holder in FAR else holder not in self.dead
 
     def silence(self, observer: object, name: str, sign: object) -> float:

@@ -236,6 +236,19 @@ def test_only_a_holder_that_cannot_be_looked_at_is_judged_by_its_signs() -> None
     assert not sightings.is_gone(mine, 1, 15.0)
 
 
+def test_a_boot_that_is_over_proves_nothing_where_machines_share_a_database() -> None:
+    """Copies of one image have the same machine id, and often the same host name: another boot may be that of a copy, which runs."""
+    machine, _, *rest = holder_name().split("|")
+    before = "|".join((machine, "before", *rest))
+    near, far = Sightings(), Sightings(local=False)
+    now = 0.0
+    near.clock = far.clock = lambda: now
+    assert near.is_gone(before, 1, 15.0) is bool(machine)
+    assert not far.is_gone(before, 1, 15.0)
+    now = 15.0
+    assert far.is_gone(before, 1, 15.0)
+
+
 def test_a_sign_differs_from_those_before() -> None:
     first = sign()
     until = time.monotonic() + patience(5)

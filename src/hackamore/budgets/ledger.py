@@ -7,12 +7,11 @@ A reservation belongs to a process, and ends with it: the ledger looks whether p
 from __future__ import annotations
 
 import os
-import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from hackamore.errors import BudgetError
-from hackamore.storage.holders import boot, holder_name, runs
-from hackamore.storage.leases import sign
+from hackamore.storage.holders import boot, holder_name
+from hackamore.storage.leases import Sightings, sign
 from hackamore.storage.sqlite import Database, StorageError
 
 if TYPE_CHECKING:
@@ -62,8 +61,7 @@ _CREATE = (
         UPDATE reserved SET usd = usd - old.usd, tokens = tokens - old.tokens, turns = turns - 1 WHERE key = old.key;
         DELETE FROM reserved WHERE key = old.key AND turns = 0;
     END""",
-    # When an observer first saw the present sign of a holder, by the monotonic clock since the boot. It is kept here, because programs
-    # that share a budget may all be short.
+    # When an observer first saw the present sign of a holder, by the monotonic clock since the boot.
     """CREATE TABLE IF NOT EXISTS sightings (
         holder TEXT PRIMARY KEY, seen INTEGER NOT NULL, boot TEXT NOT NULL, since REAL NOT NULL
     ) WITHOUT ROWID""",
@@ -275,27 +273,31 @@ class Ledger:
         self._use(work)
 
     def _release_dead(self, connection: sqlite3.Connection) -> None:
+        sightings = _KeptSightings(connection)
         for holder, seen in connection.execute(_HOLDERS).fetchall():
-            if holder == self._holder:
-                continue
-            running = runs(holder)
-            if running is None:
-                running = self._silence(connection, holder, seen) < _ELSEWHERE_SECONDS
-            if not running:
+            if holder != self._holder and sightings.is_gone(holder, seen, _ELSEWHERE_SECONDS):
                 connection.execute("DELETE FROM reservations WHERE holder = ?", (holder,))
 
-    def _silence(self, connection: sqlite3.Connection, holder: str, seen: int) -> float:
-        """Return for how many seconds a process that cannot be looked at has given no sign."""
-        now = time.monotonic()
-        connection.execute(
+
+class _KeptSightings(Sightings):
+    """Sightings in the file: programs that share a budget may all be short."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        super().__init__()
+        self._connection = connection
+
+    def silence(self, name: str, sign: object) -> float:
+        now = self.clock()
+        self._connection.execute(
             "DELETE FROM sightings WHERE NOT EXISTS (SELECT 1 FROM reservations r WHERE r.holder = sightings.holder)"
         )
-        connection.execute(
+        self._connection.execute(
             "INSERT INTO sightings VALUES (:holder, :seen, :boot, :now) ON CONFLICT (holder) DO UPDATE SET seen = :seen, boot = :boot, "
             "since = :now WHERE seen <> :seen OR boot <> :boot OR since > :now",
-            {"holder": holder, "seen": seen, "boot": boot(), "now": now},
+            {"holder": name, "seen": sign, "boot": boot(), "now": now},
         )
-        return now - float(connection.execute("SELECT since FROM sightings WHERE holder = ?", (holder,)).fetchone()[0])
+        [(since,)] = self._connection.execute("SELECT since FROM sightings WHERE holder = ?", (name,))
+        return now - float(since)
 
 
 def _row(connection: sqlite3.Connection, key: str) -> Row:

@@ -31,6 +31,7 @@ from hackamore.fleet.states import CAUSES, Cause, State, Trigger
 from hackamore.fleet.task import Answer
 from hackamore.fleet.watching import AttemptWatch
 from hackamore.messages import RateLimitedError
+from hackamore.options.retry import back_off
 from hackamore.storage.holders import process_name
 from hackamore.sync.query import query
 from hackamore.transports.process.orphans import end_orphan
@@ -56,12 +57,12 @@ _LOGGED_ERROR = 500
 _QUOTES = frozenset({Cause.VERIFY, Cause.OUTPUT, Cause.BUG})
 JOURNAL_SECONDS = 30.0
 """How long a worker tries to write to a journal that fails: another program may hold it, or space may be made."""
+_PAUSE_SECONDS = (0.05, 2.0)
 _ROOM_SECONDS = 1.0
 """How long an attempt waits for room in a budget."""
 _UNWRITTEN = 2
 """Model calls that a killed CLI may have made without a transcript: a reply that it had not written, and the next call."""
 _KEPT_MESSAGES = 50
-_MOST_DOUBLINGS = 30
 _NEXT = {
     Trigger.ACCEPTED: State.SUCCEEDED,
     Trigger.POSTPONED: State.WAITING,
@@ -86,16 +87,16 @@ def retry_journal(call: Callable[[], T], stopped: threading.Event) -> T:
         JournalError: it failed for too long, or the worker was stopped.
     """
     until = time.monotonic() + JOURNAL_SECONDS
-    pause = 0.05
+    failures = 0
     while True:
         try:
             return call()
         except JournalError as error:
             if not error.retryable or time.monotonic() > until:
                 raise
-            if stopped.wait(pause):
+            failures += 1
+            if stopped.wait(back_off(failures, *_PAUSE_SECONDS, max)):  # the database lets them in one by one
                 return call()
-            pause = min(2.0, pause * 2)
 
 
 class AttemptRun:
@@ -419,8 +420,7 @@ class AttemptRun:
             trigger, not_before = Trigger.CANCELLED, 0.0
         elif policy.again and failures < retry.attempts:
             trigger = Trigger.POSTPONED
-            longest = min(retry.backoff * 2.0 ** min(max(failures - 1, 0), _MOST_DOUBLINGS), retry.max_delay)
-            not_before = max(now, until or 0.0) + uniform(longest / 2, longest)  # noqa: S311 - it spreads attempts
+            not_before = max(now, until or 0.0) + back_off(max(failures, 1), retry.backoff, retry.max_delay, uniform)
             if until is not None and retry.rate_limit_wait is not None and until - now > retry.rate_limit_wait:
                 trigger = Trigger.GAVE_UP
                 text += (

@@ -15,6 +15,7 @@ from hackamore.fleet.orders import Ended, Order
 from hackamore.fleet.states import Cause
 from hackamore.runtime.threads import starters
 from hackamore.storage.holders import holder_name
+from hackamore.storage.leases import Heart
 
 if TYPE_CHECKING:
     from hackamore.fleet.journal import Journal
@@ -41,13 +42,13 @@ class Worker:
         self._runs: dict[tuple[str, int], AttemptRun] = {}
         self._lock = threading.Lock()
         self._ended = threading.Event()
-        self._keeper: threading.Thread | None = None
+        self._beat_at = 0.0
+        self._heart = Heart(LOOK_SECONDS, self._keep, lambda: True)
 
     def start(self) -> None:
         """Send the first heartbeat, and continue in a thread."""
-        retry_journal(lambda: self.journal.beat(self.holder), self._ended)
-        self._keeper = threading.Thread(target=self._keep, name="hackamore-fleet-keeper", daemon=True)
-        self._keeper.start()
+        retry_journal(self._beat, self._ended)
+        self._heart.start()
 
     def run(self, order: Order) -> Ended:
         """Make an attempt; never raises."""
@@ -74,23 +75,24 @@ class Worker:
         """End the heartbeats, after the last attempt; give back what is left."""
         with self._lock:
             self._ended.set()
-        if self._keeper is not None:
-            self._keeper.join()
+        self._heart.stop()
+        self._heart.join()
         try:
             self.journal.leave(self.holder)
         except JournalError as error:
             logger.warning("A worker could not say that it ends: %s", error, extra={"code": "JOURNAL_FAILED"})
 
+    def _beat(self) -> None:
+        self.journal.beat(self.holder)
+        self._beat_at = time.monotonic() + BEAT_SECONDS
+
     def _keep(self) -> None:
-        beat_at = time.monotonic() + BEAT_SECONDS
-        while not self._ended.wait(LOOK_SECONDS):
-            try:
-                if time.monotonic() >= beat_at:
-                    self.journal.beat(self.holder)
-                    beat_at = time.monotonic() + BEAT_SECONDS
-                self._look()
-            except JournalError as error:
-                logger.warning("The heartbeat of a worker failed: %s", error, extra={"code": "JOURNAL_FAILED"})
+        try:
+            if time.monotonic() >= self._beat_at:
+                self._beat()
+            self._look()
+        except JournalError as error:
+            logger.warning("The heartbeat of a worker failed: %s", error, extra={"code": "JOURNAL_FAILED"})
 
     def _look(self) -> None:
         with self._lock:

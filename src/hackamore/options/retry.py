@@ -1,10 +1,15 @@
-"""`Retry`: how often `run` tries again after a failure, and how long it waits before."""
+"""`Retry`: how often `run` tries again after a failure. `back_off`: how long everything waits that tries again."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
 
 from hackamore.checked.fields import Checked, boolean, integer, number, option, optional
 from hackamore.options.bounds import LONGEST_SECONDS
 
+Uniform: TypeAlias = Callable[[float, float], float]
+"""Returns a number between two others, as `random.uniform`: programs that failed together do not try together."""
 _seconds = number(0, maximum=LONGEST_SECONDS)
 
 
@@ -36,3 +41,9 @@ class Retry(Checked):
     max_delay: float = option(_seconds, default=60.0)
     rate_limit_wait: float | None = option(optional(_seconds), default=300.0)
     resume: bool = option(boolean, default=True)
+
+
+def back_off(failures: int, first: float, longest: float, uniform: Uniform) -> float:
+    """Return the seconds to wait after some failures in a row: twice as long each time, and less by up to a half."""
+    wait = min(first * 2.0 ** min(failures - 1, 60), longest)
+    return uniform(wait / 2, wait)

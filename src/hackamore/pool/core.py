@@ -16,6 +16,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from hackamore.errors import ConversationInUseError, PoolClosedError, PoolTimeoutError, StreamWarning
+from hackamore.options.retry import Uniform, back_off
 from hackamore.pool.differences import Split, changes
 from hackamore.pool.events import (
     CallerQueued,
@@ -257,15 +258,9 @@ _NO_DIFFERENCES: Mapping[str, Any] = {}
 
 
 class PoolCore:
-    """All decisions of a pool.
+    """All decisions of a pool; `uniform` spreads the pauses after failed starts."""
 
-    Args:
-        jitter: returns a factor for the next pause after a failed start.
-    """
-
-    def __init__(
-        self, base: Options, limits: PoolLimits, new_id: Callable[[], str], jitter: Callable[[], float] = lambda: 1.0
-    ) -> None:
+    def __init__(self, base: Options, limits: PoolLimits, new_id: Callable[[], str], uniform: Uniform = max) -> None:
         self.base = base
         self.limits = limits
         self.slots: dict[int, Slot] = {}  # all processes, by number
@@ -275,7 +270,7 @@ class PoolCore:
         self.closing: bool = False
         self._counts: dict[State, int] = dict.fromkeys(State, 0)
         self._new_id = new_id
-        self._jitter = jitter
+        self._uniform = uniform
         self._queue: OrderedDict[Waiter, None] = OrderedDict()
         self._turns = count(1)
         self._turns_before = count(0, -1)
@@ -555,9 +550,8 @@ class PoolCore:
             self._refuse(caller, error)
 
     def _back_off(self, now: float) -> None:
-        first, longest = BACK_OFF_SECONDS
-        self._start_at = now + min(longest, first * 2.0 ** min(self._failures, 10)) * self._jitter()
         self._failures += 1
+        self._start_at = now + back_off(self._failures, *BACK_OFF_SECONDS, self._uniform)
 
     def died(self, slot: Slot, now: float) -> None:
         """Take that a process ended without a request of the pool."""

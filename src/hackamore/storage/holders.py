@@ -51,14 +51,19 @@ def process_name(pid: int) -> str:
     return "|".join((*_here(os.getpid()), str(pid), start_time(pid) or ""))
 
 
-def runs(name: str) -> bool | None:
-    """Return whether a process runs, by its name or that of a holder in it; None if it cannot be looked at from here."""
+def runs(name: str, *, local: bool = True) -> bool | None:
+    """Return whether a process runs, by its name or that of a holder in it; None if it cannot be looked at from here.
+
+    Args:
+        local: False if machines share the place of the name: copies of one image have one name, and each its own boot.
+    """
     place, pid, started = _parts(name)
     here = _here(os.getpid())
     if place.space and place[1:] == here[1:]:
         return is_running(pid, started or None)
-    if place.machine and place.machine == here.machine and place.boot and here.boot and place.boot != here.boot:
-        return False  # the machine has started again since
+    restarted = place.boot and here.boot and place.boot != here.boot
+    if local and restarted and place.machine and place.machine == here.machine:
+        return False
     return None
 
 
@@ -99,7 +104,8 @@ def _here(_pid: int) -> _Place:
         return _Place(machine, "", "" if made_up else f"{sys.platform}:{node:x}")
     with suppress(OSError):
         if os.readlink("/proc/self") == str(os.getpid()):  # else it shows the processes of another space
-            spaces = [os.readlink(f"/proc/self/ns/{kind}") for kind in ("pid", "time") if _exists(kind)]
+            paths = (f"/proc/self/ns/{kind}" for kind in ("pid", "time"))
+            spaces = [os.readlink(path) for path in paths if os.path.lexists(path)]
             boot = _text("/proc/sys/kernel/random/boot_id")
             return _Place(machine, boot, ",".join(spaces) if boot else "")
     return _Place(machine, "", "")
@@ -108,10 +114,6 @@ def _here(_pid: int) -> _Place:
 def boot() -> str:
     """Return a name for the start of this machine, after which its monotonic clock began; empty if it is not known."""
     return _here(os.getpid()).boot
-
-
-def _exists(kind: str) -> bool:
-    return os.path.lexists(f"/proc/self/ns/{kind}")
 
 
 def _text(path: str) -> str:

@@ -27,13 +27,17 @@ def sign() -> int:
 
 
 class Sightings:
-    """The signs of others, as an observer has seen them. Safe from any thread.
+    """The signs of others, as an observer has seen them, and who is gone. Safe from any thread.
+
+    Args:
+        local: False if several machines share the database.
 
     Attributes:
         clock: returns seconds of a clock that is never set.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, local: bool = True) -> None:
+        self._local = local
         self.clock: Callable[[], float] = time.monotonic
         self._seen: dict[str, tuple[object, float]] = {}
         self._lock = threading.Lock()
@@ -58,7 +62,7 @@ class Sightings:
             sign: its present sign; None if the database has none. It counts where the process cannot be looked at: on another machine.
             seconds: how long a sign counts.
         """
-        running = runs(holder)
+        running = runs(holder, local=self._local)
         if running is None:
             return sign is None or self.silence(holder, sign) >= seconds
         return not running

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from types import ModuleType
 
-__all__ = ["Database", "Problem", "StorageError", "absolute"]
+__all__ = ["Database", "Problem", "StorageError", "absolute", "migration", "unstorable"]
 
 T = TypeVar("T")
 Problem: TypeAlias = Literal["busy", "damaged", "failed", "full", "moved", "unstorable", "version"]
@@ -50,6 +50,32 @@ class StorageError(Exception):
         super().__init__(text)
         self.problem: Problem = problem
         self.retryable: bool = problem in ("busy", "damaged", "failed", "full")
+
+
+def unstorable(error: UnicodeEncodeError) -> StorageError:
+    """Return the error for a text that no database takes."""
+    return StorageError(f"cannot store a text with half of a surrogate pair: {error.object!r:.100}.", "unstorable")
+
+
+def migration(found: int, version: int, steps: Mapping[int, Sequence[str]] | None, noun: str = "file") -> list[str]:
+    """Return the statements that lead from the version that was found to the present one.
+
+    Args:
+        steps: for each older version, the statements that lead to the next one; None if none are needed.
+
+    Raises:
+        StorageError: there is no way.
+    """
+    if found > version:
+        raise StorageError(
+            f"has version {found}, and this Hackamore knows up to {version}. Update Hackamore, or use another {noun}."
+        )
+    try:
+        return [] if steps is None else [statement for each in range(found, version) for statement in steps[each]]
+    except KeyError:
+        raise StorageError(
+            f"has version {found}, which is too old for this Hackamore. Finish it with the one that made it, or use another {noun}."
+        ) from None
 
 
 class Database:
@@ -191,22 +217,11 @@ class Database:
 
     def _make(self, connection: sqlite3.Connection) -> None:
         found = _version(connection)
-        if found > self._version:
-            raise StorageError(
-                f"has version {found}, and this Hackamore knows up to {self._version}. Update Hackamore, or use another file."
-            )
         made = self._check_kind(connection)
         if made and found == self._version:
             return  # another program made them while this one waited
-        if made and self._migrations is not None:
-            for version in range(found, self._version):
-                if version not in self._migrations:
-                    raise StorageError(
-                        f"has version {found}, which is too old for this Hackamore. Finish it with the one that made it, or use another "
-                        "file."
-                    )
-                for statement in self._migrations[version]:
-                    connection.execute(statement)
+        for statement in migration(found, self._version, self._migrations if made else None):
+            connection.execute(statement)
         for statement in self._tables:
             connection.execute(statement)
         if self._application:
@@ -265,9 +280,7 @@ class Database:
 
     def _failure(self, error: Exception) -> StorageError:
         if isinstance(error, UnicodeEncodeError):
-            return StorageError(
-                f"cannot store a text with half of a surrogate pair: {error.object!r:.100}.", "unstorable"
-            )
+            return unstorable(error)
         if isinstance(error, OSError):
             return StorageError(
                 f"cannot be used: {error.strerror or error}. Check that its folder exists and is writable.", "failed"

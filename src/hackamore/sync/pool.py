@@ -185,12 +185,7 @@ class PoolRunner:
         self, options: Options, limits: PoolLimits, registry: Registry, transport: TransportSource | None
     ) -> None:
         self.seam: PoolSeam = PoolSeam()
-        self.core: PoolCore = PoolCore(
-            options,
-            limits,
-            lambda: str(uuid.uuid4()),
-            lambda: random.uniform(0.75, 1.25),  # noqa: S311 - it only spreads starts
-        )
+        self.core: PoolCore = PoolCore(options, limits, lambda: str(uuid.uuid4()), random.uniform)
         self.noted: deque[Slot] = deque()
         self.forgotten: deque[PooledSession] = deque()
         self.abandoned: bool = False

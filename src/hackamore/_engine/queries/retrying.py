@@ -12,7 +12,7 @@ from hackamore._engine.queries.prompts import is_many
 from hackamore.errors import HackamoreError, OptionsError, SessionNotFoundError, StreamWarning
 from hackamore.messages import RateLimitedError, ResultError
 from hackamore.options.options import NO_SESSION
-from hackamore.options.retry import Retry
+from hackamore.options.retry import Retry, back_off
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +29,6 @@ CONTINUE = (
 )
 """The prompt of an attempt that resumes a session; `docs/guides/production/rate-limits.md` quotes it."""
 
-_MOST_DOUBLINGS = 60
 _LONGEST_REASON = 300
 
 
@@ -127,12 +126,10 @@ class Attempts:
             return None
         from random import uniform
 
-        longest = min(retry.backoff * 2.0 ** min(self._count - 1, _MOST_DOUBLINGS), retry.max_delay)
-        delay = uniform(longest / 2, longest)  # noqa: S311 - it spreads programs, and protects nothing
         left = _until_reset(error, now)
         if retry.rate_limit_wait is not None and left > retry.rate_limit_wait:
             return None
-        return left + delay
+        return left + back_off(self._count, retry.backoff, retry.max_delay, uniform)
 
     def _session_to_resume(self, error: HackamoreError) -> str | None:
         if not self._remembered:

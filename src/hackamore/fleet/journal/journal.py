@@ -10,10 +10,11 @@ import os
 import secrets
 import time
 import uuid
+from functools import wraps
 from itertools import islice
 from math import inf
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import msgspec
 
@@ -25,11 +26,14 @@ from hackamore.fleet.task import FleetRow, Spec
 from hackamore.storage.leases import Sightings, sign
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from hackamore.fleet.journal.store import Cursor, Store
 
 __all__ = ["Attempt", "Change", "Journal", "Lease", "open_journal"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 NANO = 1_000_000_000
 """Billionths of a dollar in a dollar: sums of many small parts stay exact."""
@@ -122,6 +126,16 @@ class _Held(NamedTuple):
         return cls(_state(row[2]), *row[3:])
 
 
+def _whole(method: Callable[Concatenate[Journal, Cursor, P], T]) -> Callable[Concatenate[Journal, P], T]:
+    """Make a method one transaction: all of it is written, or nothing."""
+
+    @wraps(method)
+    def call(self: Journal, /, *values: P.args, **more: P.kwargs) -> T:
+        return self.store.transaction(lambda cursor: method(self, cursor, *values, **more))
+
+    return call
+
+
 class Journal:
     """The journal of a fleet. Its methods may be called from any thread and process.
 
@@ -132,7 +146,7 @@ class Journal:
 
     def __init__(self, store: Store) -> None:
         self.store: Store = store
-        self.sightings: Sightings = Sightings()
+        self.sightings: Sightings = Sightings(local="://" not in store.address)
 
         def facts(cursor: Cursor) -> tuple[str, str]:
             for name in ("id", "salt"):
@@ -157,45 +171,42 @@ class Journal:
 
     # -- tasks ---------------------------------------------------------------------------------------------------------
 
-    def add(self, tasks: Sequence[tuple[str, Spec]]) -> set[str]:
+    @_whole
+    def add(self, cursor: Cursor, tasks: Sequence[tuple[str, Spec]]) -> set[str]:
         """Add tasks; those that are there already stay as they are. Return the ids of those that are not over.
 
         Raises:
             TaskChangedError: the journal has a task under the same id with another content. Nothing was added.
         """
-
-        def work(cursor: Cursor) -> set[str]:
-            [(last,)] = cursor.rows("SELECT coalesce(max(number), 0) FROM tasks")
-            new: list[tuple[str, Spec]] = []
-            changed: list[str] = []
-            unfinished: set[str] = set()
-            known = {row[0]: row for row in _by_ids(cursor, "id, spec, state", [name for name, _ in tasks])}
-            for name, spec in tasks:
-                found = known.get(name)
-                if found is None:
-                    new.append((name, spec))
-                elif text := difference(msgspec.json.decode(found[1], type=Spec), spec):
-                    changed.append(f"{name!r}: {text}")
-                elif _state(found[2]) not in OVER:
-                    unfinished.add(name)
-            if changed:
-                raise TaskChangedError(self.store.title, changed[:_SHOWN_CHANGED], len(changed))
-            cursor.many(
-                "INSERT INTO tasks (number, id, spec, state, resumes) VALUES (:number, :id, :spec, 'queued', :resumes)",
-                [
-                    {
-                        "number": last + at,
-                        "id": name,
-                        "spec": msgspec.json.encode(spec).decode(),
-                        "resumes": int(spec.resume),
-                    }
-                    for at, (name, spec) in enumerate(new, 1)
-                ],
-            )
-            cursor.rows("UPDATE counts SET tasks = tasks + :new WHERE state = 'queued'", new=len(new))
-            return unfinished.union(name for name, _ in new)
-
-        return self.store.transaction(work)
+        [(last,)] = cursor.rows("SELECT coalesce(max(number), 0) FROM tasks")
+        new: list[tuple[str, Spec]] = []
+        changed: list[str] = []
+        unfinished: set[str] = set()
+        known = {row[0]: row for row in _by_ids(cursor, "id, spec, state", [name for name, _ in tasks])}
+        for name, spec in tasks:
+            found = known.get(name)
+            if found is None:
+                new.append((name, spec))
+            elif text := difference(msgspec.json.decode(found[1], type=Spec), spec):
+                changed.append(f"{name!r}: {text}")
+            elif _state(found[2]) not in OVER:
+                unfinished.add(name)
+        if changed:
+            raise TaskChangedError(self.store.title, changed[:_SHOWN_CHANGED], len(changed))
+        cursor.many(
+            "INSERT INTO tasks (number, id, spec, state, resumes) VALUES (:number, :id, :spec, 'queued', :resumes)",
+            [
+                {
+                    "number": last + at,
+                    "id": name,
+                    "spec": msgspec.json.encode(spec).decode(),
+                    "resumes": int(spec.resume),
+                }
+                for at, (name, spec) in enumerate(new, 1)
+            ],
+        )
+        cursor.rows("UPDATE counts SET tasks = tasks + :new WHERE state = 'queued'", new=len(new))
+        return unfinished.union(name for name, _ in new)
 
     def lease(
         self, holder: str, most: int, known: Iterable[str], now: float, later: dict[str, float] | None = None
@@ -263,27 +274,26 @@ class Journal:
 
     # -- attempts ------------------------------------------------------------------------------------------------------
 
-    def begin(self, lease: Lease, holder: str, *, trace: str | None) -> bool:
+    @_whole
+    def begin(self, cursor: Cursor, lease: Lease, holder: str, *, trace: str | None) -> bool:
         """Take over a leased attempt, before its CLI is started.
 
         Returns:
             False if the attempt belongs to another worker: nothing may be started then.
         """
+        held = self._held(cursor, lease, lease.holder)
+        if held is None or held.state is not State.LEASED:
+            return False
+        now = time.time()
+        _set_attempt(cursor, (lease.task, lease.attempt), holder=holder, begun=now, trace=trace)
+        other = None if holder == lease.holder else holder
+        self._move(cursor, (lease.task, lease.attempt), held.state, Trigger.BEGUN, now, holder=other)
+        return True
 
-        def work(cursor: Cursor) -> bool:
-            held = self._held(cursor, lease, lease.holder)
-            if held is None or held.state is not State.LEASED:
-                return False
-            now = time.time()
-            _set_attempt(cursor, (lease.task, lease.attempt), holder=holder, begun=now, trace=trace)
-            other = None if holder == lease.holder else holder
-            self._move(cursor, (lease.task, lease.attempt), held.state, Trigger.BEGUN, now, holder=other)
-            return True
-
-        return self.store.transaction(work)
-
+    @_whole
     def note(
         self,
+        cursor: Cursor,
         lease: Lease,
         holder: str,
         *,
@@ -309,29 +319,27 @@ class Journal:
         Returns:
             Why the attempt has to end: `LOST` (another worker has it), `CANCELLED` or `STOPPED`; None if it may continue.
         """
+        held = self._held(cursor, lease, holder)
+        if held is None:
+            return Cause.LOST
+        attempt = lease.task, lease.attempt
+        if folder is not None:
+            _set_task(cursor, lease.task, folder=folder)
+        if session_id is not None:
+            _set_attempt(cursor, attempt, session_id=session_id, resumed=0, prompt=None)
+            _set_task(cursor, lease.task, session_id=session_id, said=0)
+        told = {"process": process, "folder": folder, "prompt": prompt}
+        if changed := {name: value for name, value in told.items() if value is not None}:
+            _set_attempt(cursor, attempt, **changed)
+        if said:
+            _set_task(cursor, lease.task, said=1)
+        self._spend(cursor, lease.task, lease.attempt, usd, tokens)
+        return _REQUESTS[held.cancel]
 
-        def work(cursor: Cursor) -> Cause | None:
-            held = self._held(cursor, lease, holder)
-            if held is None:
-                return Cause.LOST
-            attempt = lease.task, lease.attempt
-            if folder is not None:
-                _set_task(cursor, lease.task, folder=folder)
-            if session_id is not None:
-                _set_attempt(cursor, attempt, session_id=session_id, resumed=0, prompt=None)
-                _set_task(cursor, lease.task, session_id=session_id, said=0)
-            told = {"process": process, "folder": folder, "prompt": prompt}
-            if changed := {name: value for name, value in told.items() if value is not None}:
-                _set_attempt(cursor, attempt, **changed)
-            if said:
-                _set_task(cursor, lease.task, said=1)
-            self._spend(cursor, lease.task, lease.attempt, usd, tokens)
-            return _REQUESTS[held.cancel]
-
-        return self.store.transaction(work)
-
+    @_whole
     def answer(
         self,
+        cursor: Cursor,
         lease: Lease,
         holder: str,
         *,
@@ -351,25 +359,23 @@ class Journal:
         Returns:
             False if the attempt belongs to another worker: the answer does not count then.
         """
+        held = self._held(cursor, lease, holder)
+        if held is None:
+            return False
+        stored = text.replace("\0", "\ufffd")  # Postgres does not store it
+        _set_task(cursor, lease.task, text=stored, output=output, answered=1)
+        self._spend(cursor, lease.task, lease.attempt, usd, tokens)
+        attempt = lease.task, lease.attempt
+        self._move(cursor, attempt, held.state, Trigger.ANSWERED, time.time())
+        if over:
+            held = held._replace(state=State.VERIFYING)
+            self._ended(cursor, attempt, held, Trigger.ACCEPTED, cause=None, error=None)
+        return True
 
-        def work(cursor: Cursor) -> bool:
-            held = self._held(cursor, lease, holder)
-            if held is None:
-                return False
-            stored = text.replace("\0", "\ufffd")  # Postgres does not store it
-            _set_task(cursor, lease.task, text=stored, output=output, answered=1)
-            self._spend(cursor, lease.task, lease.attempt, usd, tokens)
-            attempt = lease.task, lease.attempt
-            self._move(cursor, attempt, held.state, Trigger.ANSWERED, time.time())
-            if over:
-                held = held._replace(state=State.VERIFYING)
-                self._ended(cursor, attempt, held, Trigger.ACCEPTED, cause=None, error=None)
-            return True
-
-        return self.store.transaction(work)
-
+    @_whole
     def finish(
         self,
+        cursor: Cursor,
         lease: Lease,
         holder: str,
         trigger: Trigger,
@@ -399,29 +405,28 @@ class Journal:
         Returns:
             False if the attempt belongs to another worker: nothing was written then.
         """
+        held = self._held(cursor, lease, holder)
+        if held is None:
+            return False
+        self._ended(
+            cursor,
+            (lease.task, lease.attempt),
+            held,
+            trigger,
+            cause=cause,
+            error=error,
+            counted=counted,
+            not_before=not_before,
+            feedback=feedback,
+            work=(folder, branch, keep_folder),
+            spent=(usd, tokens),
+        )
+        return True
 
-        def work(cursor: Cursor) -> bool:
-            held = self._held(cursor, lease, holder)
-            if held is None:
-                return False
-            self._ended(
-                cursor,
-                (lease.task, lease.attempt),
-                held,
-                trigger,
-                cause=cause,
-                error=error,
-                counted=counted,
-                not_before=not_before,
-                feedback=feedback,
-                work=(folder, branch, keep_folder),
-                spent=(usd, tokens),
-            )
-            return True
-
-        return self.store.transaction(work)
-
-    def settle(self, task: str, attempt: int, usd: int | None, tokens: int | None, unknown_calls: int) -> None:
+    @_whole
+    def settle(  # noqa: PLR0917
+        self, cursor: Cursor, task: str, attempt: int, usd: int | None, tokens: int | None, unknown_calls: int
+    ) -> None:
         """Replace what an attempt spent, once, by what its transcript has: its process was killed before it could say.
 
         Args:
@@ -429,24 +434,20 @@ class Journal:
             tokens: read, written and cached; None for what was noted.
             unknown_calls: model calls that were open when the process ended.
         """
-
-        def work(cursor: Cursor) -> None:
-            found = cursor.rows(
-                "SELECT usd, tokens FROM attempts WHERE task = :task AND attempt = :attempt AND settled = 0",
-                task=task,
-                attempt=attempt,
-            )
-            if found:
-                before_usd, before_tokens = found[0]
-                # What was noted while it ran is an estimate, and may be too much.
-                more_usd = 0 if usd is None else usd - before_usd
-                more_tokens = 0 if tokens is None else tokens - before_tokens
-                self._spend(cursor, task, attempt, more_usd, more_tokens)
-                _set_attempt(cursor, (task, attempt), settled=1)
-                more = "UPDATE tasks SET unknown_calls = unknown_calls + :count WHERE id = :task"
-                cursor.rows(more, count=unknown_calls, task=task)
-
-        self.store.transaction(work)
+        found = cursor.rows(
+            "SELECT usd, tokens FROM attempts WHERE task = :task AND attempt = :attempt AND settled = 0",
+            task=task,
+            attempt=attempt,
+        )
+        if found:
+            before_usd, before_tokens = found[0]
+            # What was noted while it ran is an estimate, and may be too much.
+            more_usd = 0 if usd is None else usd - before_usd
+            more_tokens = 0 if tokens is None else tokens - before_tokens
+            self._spend(cursor, task, attempt, more_usd, more_tokens)
+            _set_attempt(cursor, (task, attempt), settled=1)
+            more = "UPDATE tasks SET unknown_calls = unknown_calls + :count WHERE id = :task"
+            cursor.rows(more, count=unknown_calls, task=task)
 
     def unsettled(self, task: str, before: int) -> list[tuple[int, str, str | None]]:
         """Return number, session and CLI of the attempts before a certain one that were killed before they could say what they spent."""
@@ -454,7 +455,7 @@ class Journal:
             "SELECT attempt, session_id, process FROM attempts WHERE task = :task AND attempt < :before "
             "AND settled = 0 AND begun IS NOT NULL ORDER BY attempt"
         )
-        found = self.store.look(lambda cursor: cursor.rows(sql, task=task, before=before))
+        found = self._look(sql, task=task, before=before)
         return [(attempt, session_id, process) for attempt, session_id, process in found]
 
     def session_spending(self, task: str, session_id: str, before: int) -> tuple[int, int]:
@@ -464,35 +465,30 @@ class Journal:
             "WHERE task = :task AND session_id = :session_id AND attempt < :before"
         )
         values = {"task": task, "session_id": session_id, "before": before}
-        [(usd, tokens)] = self.store.look(lambda cursor: cursor.rows(sql, **values))
+        [(usd, tokens)] = self._look(sql, **values)
         return int(usd), int(tokens)
 
     # -- drivers and workers -------------------------------------------------------------------------------------------
 
-    def beat(self, holder: str) -> None:
+    @_whole
+    def beat(self, cursor: Cursor, holder: str) -> None:
         """Say that a driver or worker still runs."""
-        self.store.transaction(
-            lambda cursor: cursor.rows(
-                "INSERT INTO holders (holder, beat) VALUES (:holder, :beat) ON CONFLICT (holder) DO UPDATE SET beat = :beat",
-                holder=holder,
-                beat=sign(),
-            )
+        sql = (
+            "INSERT INTO holders (holder, beat) VALUES (:holder, :beat) ON CONFLICT (holder) DO UPDATE SET beat = :beat"
         )
+        cursor.rows(sql, holder=holder, beat=sign())
 
-    def give_back(self, holder: str) -> list[tuple[str, int]]:
+    @_whole
+    def give_back(self, cursor: Cursor, holder: str) -> list[tuple[str, int]]:
         """Queue the tasks again that a driver has leased and that no worker has begun: none can begin them after this.
 
         Returns:
             The ids of these tasks, with the number of the attempt.
         """
-
-        def work(cursor: Cursor) -> list[tuple[str, int]]:
-            leased = [each for each in self._all_held(cursor, holder) if each[1].state is State.LEASED]
-            for attempt, held in leased:
-                self._ended(cursor, attempt, held, Trigger.GIVEN_BACK, cause=Cause.STOPPED, error=None)
-            return [attempt for attempt, _ in leased]
-
-        return self.store.transaction(work)
+        leased = [each for each in self._all_held(cursor, holder) if each[1].state is State.LEASED]
+        for attempt, held in leased:
+            self._ended(cursor, attempt, held, Trigger.GIVEN_BACK, cause=Cause.STOPPED, error=None)
+        return [attempt for attempt, _ in leased]
 
     def leave(self, holder: str) -> None:
         """Give back what a driver or worker has, and forget it: it ends."""
@@ -542,21 +538,16 @@ class Journal:
 
     def held(self, holder: str) -> dict[str, tuple[int, Cause | None]]:
         """Return the tasks of a driver or worker: their attempts, and why they have to end, if they have to."""
-        found = self.store.look(
-            lambda cursor: cursor.rows("SELECT id, attempt, cancel FROM tasks WHERE holder = :holder", holder=holder)
-        )
+        found = self._look("SELECT id, attempt, cancel FROM tasks WHERE holder = :holder", holder=holder)
         return {task: (attempt, _REQUESTS[cancel]) for task, attempt, cancel in found}
 
-    def halt(self, tasks: Collection[str]) -> None:
+    @_whole
+    def halt(self, cursor: Cursor, tasks: Collection[str]) -> None:
         """Ask workers to give tasks back soon: their driver stops."""
-
-        def work(cursor: Cursor) -> None:
-            cursor.many(
-                "UPDATE tasks SET cancel = :halt WHERE id = :task AND cancel = 0 AND holder IS NOT NULL",
-                [{"halt": _HALT, "task": task} for task in tasks],
-            )
-
-        self.store.transaction(work)
+        cursor.many(
+            "UPDATE tasks SET cancel = :halt WHERE id = :task AND cancel = 0 AND holder IS NOT NULL",
+            [{"halt": _HALT, "task": task} for task in tasks],
+        )
 
     def _leave(self, cursor: Cursor, holder: str, cause: Cause, error: str | None) -> int:
         everything = self._all_held(cursor, holder)
@@ -584,48 +575,42 @@ class Journal:
 
     # -- requests of people --------------------------------------------------------------------------------------------
 
-    def cancel(self, tasks: Collection[str] | None) -> int:
+    @_whole
+    def cancel(self, cursor: Cursor, tasks: Collection[str] | None) -> int:
         """Cancel tasks that are not over (None: all); return how many there were. Running attempts end soon."""
+        count = 0
+        for task, attempt, state in self._chosen(cursor, tasks):
+            if state in OVER:
+                continue
+            count += 1
+            if state in HELD:
+                _set_task(cursor, task, cancel=_CANCEL)
+            else:
+                _set_task(cursor, task, cause=Cause.CANCELLED.word, error=None)
+                self._move(cursor, (task, attempt), state, Trigger.CANCELLED, time.time(), cause=Cause.CANCELLED)
+        return count
 
-        def work(cursor: Cursor) -> int:
-            count = 0
-            for task, attempt, state in self._chosen(cursor, tasks):
-                if state in OVER:
-                    continue
-                count += 1
-                if state in HELD:
-                    _set_task(cursor, task, cancel=_CANCEL)
-                else:
-                    _set_task(cursor, task, cause=Cause.CANCELLED.word, error=None)
-                    self._move(cursor, (task, attempt), state, Trigger.CANCELLED, time.time(), cause=Cause.CANCELLED)
-            return count
-
-        return self.store.transaction(work)
-
-    def retry(self, tasks: Collection[str] | None, *, fresh: bool = False) -> int:
+    @_whole
+    def retry(self, cursor: Cursor, tasks: Collection[str] | None, *, fresh: bool = False) -> int:
         """Queue tasks (None: all) that failed or were cancelled once more, with all their attempts; return how many there were.
 
         Args:
             fresh: True starts a new session; False continues the last one where there is one, or only checks an answer again that was not
                 refused.
         """
-
-        def work(cursor: Cursor) -> int:
-            count = 0
-            for task, attempt, state in self._chosen(cursor, tasks):
-                if (state, Trigger.RETRIED) not in TASK:
-                    continue
-                count += 1
-                cursor.rows(
-                    "UPDATE tasks SET failures = 0, losses = 0, not_before = 0, cancel = 0, cause = NULL, error = NULL"
-                    + (", said = 0, answered = 0, feedback = NULL" if fresh else "")
-                    + " WHERE id = :task",
-                    task=task,
-                )
-                self._move(cursor, (task, attempt), state, Trigger.RETRIED, time.time())
-            return count
-
-        return self.store.transaction(work)
+        count = 0
+        for task, attempt, state in self._chosen(cursor, tasks):
+            if (state, Trigger.RETRIED) not in TASK:
+                continue
+            count += 1
+            cursor.rows(
+                "UPDATE tasks SET failures = 0, losses = 0, not_before = 0, cancel = 0, cause = NULL, error = NULL"
+                + (", said = 0, answered = 0, feedback = NULL" if fresh else "")
+                + " WHERE id = :task",
+                task=task,
+            )
+            self._move(cursor, (task, attempt), state, Trigger.RETRIED, time.time())
+        return count
 
     def _chosen(self, cursor: Cursor, tasks: Collection[str] | None) -> list[tuple[str, int, State]]:
         columns = "id, attempt, state, number"
@@ -644,39 +629,34 @@ class Journal:
 
     def counts(self) -> dict[str, int]:
         """Return how many tasks are in each state."""
-        found: dict[str, int] = dict(self.store.look(lambda cursor: cursor.rows("SELECT state, tasks FROM counts")))
+        found: dict[str, int] = dict(self._look("SELECT state, tasks FROM counts"))
         return {state.word: found[state.word] for state in State}
 
     def lost(self) -> list[str]:
         """Return the tasks in the hands of drivers and workers that are known to be gone; the next run takes them."""
-        found = self.store.look(
-            lambda cursor: cursor.rows(
-                "SELECT t.id, t.holder, h.beat FROM tasks t LEFT JOIN holders h ON h.holder = t.holder "
-                "WHERE t.holder IS NOT NULL ORDER BY t.number"
-            )
+        found = self._look(
+            "SELECT t.id, t.holder, h.beat FROM tasks t LEFT JOIN holders h ON h.holder = t.holder "
+            "WHERE t.holder IS NOT NULL ORDER BY t.number"
         )
         gone = {holder: self._is_gone(holder, beat) for _, holder, beat in found}
         return [task for task, holder, _ in found if gone[holder]]
 
     def spent(self) -> tuple[float, int]:
         """Return what all attempts spent: US dollars and tokens."""
-        found = self.store.look(lambda cursor: cursor.rows("SELECT usd, tokens FROM totals"))
+        found = self._look("SELECT usd, tokens FROM totals")
         return (found[0][0] / NANO, found[0][1]) if found else (0.0, 0)
 
     def rows(self, states: Collection[str] | None = None, *, task: str | None = None) -> Iterator[FleetRow]:
         """Iterate over the tasks in the order in which they were added; None stands for all. `output` is what JSON has."""
         after = 0
+        columns = (
+            "number, id, state, attempt, failures, text, output, usd, tokens, seconds, session_id, branch, folder, cause, error, "
+            "not_before, unknown_calls, spec"
+        )
+        one = "" if task is None else "AND id = :task "
+        sql = f"SELECT {columns} FROM tasks WHERE number > :after {one}ORDER BY number LIMIT 500"
         while True:
-            page = self.store.look(
-                lambda cursor, after=after: cursor.rows(  # type: ignore[misc]
-                    "SELECT number, id, state, attempt, failures, text, output, usd, tokens, seconds, session_id, branch, folder, cause, "
-                    "error, not_before, unknown_calls, spec FROM tasks WHERE number > :after "
-                    + ("AND id = :task " if task is not None else "")
-                    + "ORDER BY number LIMIT 500",
-                    after=after,
-                    **({"task": task} if task is not None else {}),
-                )
-            )
+            page = self._look(sql, after=after, task=task)
             for row in page:
                 if states is None or row[2] in states:
                     yield _row(row)
@@ -688,7 +668,7 @@ class Journal:
         """Return the attempts of a task, in order."""
         columns = "task, attempt, session_id, resumed, begun, ended, usd, tokens, cause, error, folder, trace"
         sql = f"SELECT {columns} FROM attempts WHERE task = :task ORDER BY attempt"
-        found = self.store.look(lambda cursor: cursor.rows(sql, task=task))
+        found = self._look(sql, task=task)
         every = [dict(zip(Attempt.__struct_fields__, row, strict=True)) for row in found]
         return [Attempt(**each | {"resumed": bool(each["resumed"]), "cost": each["cost"] / NANO}) for each in every]
 
@@ -696,12 +676,12 @@ class Journal:
         """Return at most `most` changes in order, after the number of the last change that the caller knows."""
         columns = ", ".join(Change.__struct_fields__)
         sql = f"SELECT {columns} FROM changes WHERE number > :after ORDER BY number LIMIT :most"
-        found = self.store.look(lambda cursor: cursor.rows(sql, after=after, most=most))
+        found = self._look(sql, after=after, most=most)
         return [Change(**dict(zip(Change.__struct_fields__, row, strict=True))) for row in found]
 
     def last_change(self) -> int:
         """Return the number of the last change."""
-        return int(self.store.look(lambda cursor: cursor.rows("SELECT coalesce(max(number), 0) FROM changes"))[0][0])
+        return int(self._look("SELECT coalesce(max(number), 0) FROM changes")[0][0])
 
     def fact(self, name: str, value: str | None = None) -> str | None:
         """Return a fact about the journal; with a value, keep it under this name first."""
@@ -711,8 +691,11 @@ class Journal:
             )
             self.store.transaction(lambda cursor: cursor.rows(sql, name=name, value=value))
             return value
-        found = self.store.look(lambda cursor: cursor.rows("SELECT value FROM facts WHERE name = :name", name=name))
+        found = self._look("SELECT value FROM facts WHERE name = :name", name=name)
         return found[0][0] if found else None
+
+    def _look(self, statement: str, **values: object) -> list[tuple[Any, ...]]:
+        return self.store.look(lambda cursor: cursor.rows(statement, **values))
 
     def _is_gone(self, holder: str, beat: int | None) -> bool:
         return self.sightings.is_gone(holder, beat, LEASE_SECONDS)
@@ -837,27 +820,15 @@ def _set_attempt(cursor: Cursor, key: tuple[str, int], **values: object) -> None
 def _row(row: tuple[Any, ...]) -> FleetRow:
     from datetime import UTC, datetime
 
-    spec = msgspec.json.decode(row[17], type=Spec)
-    waits = row[2] == State.WAITING.word and row[15]
-    return FleetRow(
-        task=row[1],
-        state=row[2],
-        attempt=row[3],
-        failures=row[4],
-        text=row[5],
-        output=None if row[6] is None else msgspec.json.decode(row[6]),
-        cost=row[7] / NANO,
-        tokens=row[8],
-        seconds=row[9],
-        session_id=row[10],
-        branch=row[11],
-        folder=row[12],
-        cause=row[13],
-        error=row[14],
-        not_before=datetime.fromtimestamp(row[15], UTC) if waits else None,
-        unknown_calls=row[16],
-        tags=spec.tags,
-    )
+    found = dict(zip(FleetRow.__struct_fields__, row[1:], strict=True))
+    waits = found["state"] == State.WAITING.word and found["not_before"]
+    changes = {
+        "output": None if found["output"] is None else msgspec.json.decode(found["output"]),
+        "cost": found["cost"] / NANO,
+        "not_before": datetime.fromtimestamp(found["not_before"], UTC) if waits else None,
+        "tags": msgspec.json.decode(found["tags"], type=Spec).tags,
+    }
+    return FleetRow(**found | changes)
 
 
 def _state(word: str) -> State:

@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-import secrets
-import threading
 import time
-import weakref
 from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
 from hackamore.checked.fields import without_passwords
-from hackamore.errors import JournalError
-from hackamore.fleet.journal.store import (
-    BUSY_SECONDS,
-    missing_journal,
-    other_tables,
-    refused,
-    unknown_version,
-    unstorable,
-)
+from hackamore.fleet.journal.store import BUSY_SECONDS, failed, missing_journal, refused
 from hackamore.fleet.journal.tables import MIGRATIONS, TABLES, VERSION
+from hackamore.storage.postgres import Postgres, parsed
+from hackamore.storage.sqlite import StorageError, migration, unstorable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -42,15 +32,6 @@ SCHEMA = "hackamore_fleet"
 IDLE_SECONDS = 10
 """After this silence inside a transaction the server ends it: a machine that is gone must not keep others from writing."""
 _RECONNECT_SECONDS = 0.5
-_DEFAULTS: dict[str, Any] = {
-    "connect_timeout": 10,
-    "keepalives_idle": 15,
-    "keepalives_interval": 5,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 30_000,
-    "fallback_application_name": "hackamore",
-}
-"""Settings of connections, unless the URL has others. A server that is gone is noticed within half a minute."""
 _CLIENTS = """CREATE TABLE IF NOT EXISTS clients (
     client TEXT PRIMARY KEY,
     number BIGINT NOT NULL
@@ -125,16 +106,13 @@ class PostgresStore:
         self._create = create
         self.address: str = url
         url, self._schema = _without_schema(url)
-        self._settings = _settings(url)
-        self.title: str = _title(self._settings, self._schema)
+        settings = _settings(url)
+        self.title: str = _title(settings, self._schema)
         # Advisory locks belong to a database, and the schema names the journal in it.
         digest = hashlib.sha256(f"hackamore fleet journal {self._schema}".encode()).digest()
         self._advisory = int.from_bytes(digest[:8], "big", signed=True)
-        self._lock = threading.RLock()  # a signal handler may interrupt a call
-        self._connection: psycopg.Connection[Any] | None = None
-        self._client = secrets.token_hex(16)
+        self._server = Postgres(settings, self._prepare)
         self._number = 0
-        _stores.add(self)
         self.look(lambda cursor: cursor.rows("SELECT 1"))
 
     def __repr__(self) -> str:
@@ -150,24 +128,23 @@ class PostgresStore:
             JournalError: the database failed, and nothing was changed, or the text says that this is unknown.
         """
         sent = False
-        with self._lock:
+
+        def whole() -> T:
+            nonlocal sent
+            connection = self._server.use(self._begin)
             try:
-                connection = self._first(self._begin)
-                try:
-                    with connection.pipeline() as pipeline:
-                        result = work(_Cursor(connection, pipeline))
-                        sent = True
-                        connection.execute("COMMIT", prepare=False)
-                except self._psycopg.Error as error:
-                    if not sent or not connection.closed or not self._was_committed(error):
-                        raise
-                finally:
-                    self._roll_back(connection)
+                with connection.pipeline() as pipeline:
+                    result = work(_Cursor(connection, pipeline))
+                    sent = True
+                    connection.execute("COMMIT", prepare=False)
             except self._psycopg.Error as error:
-                raise self._failed(error) from error
-            except UnicodeEncodeError as error:
-                raise unstorable(self.title, error) from error
+                if not sent or not connection.closed or not self._was_committed(error):
+                    raise
+            finally:
+                self._roll_back(connection)
             return result
+
+        return self._use(whole)
 
     def look(self, work: Callable[[Cursor], T]) -> T:
         """Call a function that only reads; return what it returns.
@@ -178,35 +155,29 @@ class PostgresStore:
         Raises:
             JournalError: the database failed.
         """
-        with self._lock:
+        return self._use(lambda: self._server.use(lambda connection: work(_Cursor(connection))))
+
+    def _use(self, call: Callable[[], T]) -> T:
+        with self._server.lock:
             try:
-                return self._first(lambda connection: work(_Cursor(connection)))
+                return call()
+            except StorageError as error:
+                raise failed(self.title, error) from error.__cause__
             except self._psycopg.Error as error:
-                raise self._failed(error) from error
+                raise failed(self.title, self._problem(error)) from error
             except UnicodeEncodeError as error:
-                raise unstorable(self.title, error) from error
+                raise failed(self.title, unstorable(error)) from error
 
     def close(self) -> None:
         """Close the connection; the next call opens another one."""
-        with self._lock:
-            connection, self._connection = self._connection, None
+        with self._server.lock:
+            connection = self._server.connection
             if connection is not None:
-                with suppress(self._psycopg.Error), connection:
-                    connection.execute("DELETE FROM clients WHERE client = %s", (self._client,))
+                with suppress(self._psycopg.Error):
+                    connection.execute("DELETE FROM clients WHERE client = %s", (self._server.client,))
+            self._server.close()
 
     # -- transactions --------------------------------------------------------------------------------------------------
-
-    def _first(self, call: Callable[[psycopg.Connection[Any]], T]) -> T:
-        """Call a function with the connection; once more with another one if the connection was lost in the meantime."""
-        connection = self._connection
-        if connection is not None:
-            try:
-                return call(connection)
-            except self._psycopg.Error:
-                if not connection.closed:
-                    raise
-        self._connection = self._connected()
-        return call(self._connection)
 
     def _begin(self, connection: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
         """Begin a transaction, once those of other programs are over; one round trip does all of it."""
@@ -215,7 +186,7 @@ class PostgresStore:
         self._number += 1
         statement: Any = (
             f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SELECT pg_advisory_xact_lock({self._advisory}); "
-            f"INSERT INTO clients VALUES ('{self._client}', {self._number}) "
+            f"INSERT INTO clients VALUES ('{self._server.client}', {self._number}) "
             f"ON CONFLICT (client) DO UPDATE SET number = {self._number}"
         )
         try:
@@ -240,7 +211,7 @@ class PostgresStore:
         until = time.monotonic() + BUSY_SECONDS
         while True:
             try:
-                return self._first(self._has_number)
+                return self._server.use(self._has_number)
             except self._psycopg.OperationalError as error:
                 if time.monotonic() > until:
                     raise refused(
@@ -251,30 +222,24 @@ class PostgresStore:
 
     def _has_number(self, connection: psycopg.Connection[Any]) -> bool:
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (self._advisory,))  # the lost one is over now
-        found = connection.execute("SELECT number FROM clients WHERE client = %s", (self._client,)).fetchone()
+        found = connection.execute("SELECT number FROM clients WHERE client = %s", (self._server.client,)).fetchone()
         return found is not None and found[0] == self._number
 
-    # -- connections ---------------------------------------------------------------------------------------------------
+    # -- the tables ----------------------------------------------------------------------------------------------------
 
-    def _connected(self) -> psycopg.Connection[Any]:
-        connection = self._psycopg.connect(**self._settings, autocommit=True)
-        try:
-            settings: Any = (
-                f"SET search_path = \"{self._schema}\"; SET lock_timeout = '{BUSY_SECONDS:.0f}s'; "
-                f"SET idle_in_transaction_session_timeout = '{IDLE_SECONDS}s'; "
-                "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
-            )
-            connection.execute(settings)
-            if self._version(connection) != VERSION:
-                # Before the transaction: only its beginning shows the tables of a program that had the lock.
-                connection.execute("SELECT pg_advisory_lock(%s)", (self._advisory,))
-                with connection.transaction():
-                    self._make(connection)
-                connection.execute("SELECT pg_advisory_unlock(%s)", (self._advisory,))
-        except BaseException:
-            connection.close()
-            raise
-        return connection
+    def _prepare(self, connection: psycopg.Connection[Any]) -> None:
+        settings: Any = (
+            f"SET search_path = \"{self._schema}\"; SET lock_timeout = '{BUSY_SECONDS:.0f}s'; "
+            f"SET idle_in_transaction_session_timeout = '{IDLE_SECONDS}s'; "
+            "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
+        )
+        connection.execute(settings)
+        if self._version(connection) != VERSION:
+            # Before the transaction: only its beginning shows the tables of a program that had the lock.
+            connection.execute("SELECT pg_advisory_lock(%s)", (self._advisory,))
+            with connection.transaction():
+                self._make(connection)
+            connection.execute("SELECT pg_advisory_unlock(%s)", (self._advisory,))
 
     def _version(self, connection: psycopg.Connection[Any]) -> int | None:
         [(exists,)] = connection.execute("SELECT to_regclass('facts') IS NOT NULL")
@@ -285,8 +250,7 @@ class PostgresStore:
 
     def _make(self, connection: psycopg.Connection[Any]) -> None:
         found = self._version(connection)
-        if found is not None and found not in range(min(MIGRATIONS, default=VERSION), VERSION + 1):
-            raise unknown_version(self.title, found)
+        steps = [] if found is None else migration(found, VERSION, MIGRATIONS, "journal")
         if found is None:
             if not self._create:
                 raise missing_journal(self.title)
@@ -295,8 +259,9 @@ class PostgresStore:
                 name: Any = self._schema
                 connection.execute(f'CREATE SCHEMA "{name}"')
             elif connection.execute("SELECT 1 FROM pg_tables WHERE schemaname = %s", (self._schema,)).fetchone():
-                raise other_tables(self.title, "Name another schema: `?schema=NAME` at the end of the URL.")
-        steps = [] if found is None else [each for version in range(found, VERSION) for each in MIGRATIONS[version]]
+                raise StorageError(
+                    "holds tables that are not those of a journal. Name another schema: `?schema=NAME` at the end of the URL."
+                )
         for statement in (*steps, *TABLES, _CLIENTS):
             text: Any = statement
             connection.execute(text)
@@ -305,36 +270,19 @@ class PostgresStore:
             (str(VERSION),),
         )
 
-    def _failed(self, error: psycopg.Error) -> JournalError:
-        text = f"The journal {self.title!r} cannot be used: {_text(error)}. "
+    def _problem(self, error: psycopg.Error) -> StorageError:
+        text = f"cannot be used: {_text(error)}."
         if (error.sqlstate or "") in _ADVICE:
-            return JournalError(text + _ADVICE[error.sqlstate or ""])
+            return StorageError(f"{text} {_ADVICE[error.sqlstate or '']}", "failed")
         if isinstance(error, self._psycopg.OperationalError):
-            return JournalError(
-                text + "Check that the server can be reached. The same call continues from the journal."
+            return StorageError(
+                f"{text} Check that the server can be reached. The same call continues from the journal.", "failed"
             )
         if isinstance(error, self._psycopg.DataError):
-            return refused(text.rstrip())
-        return refused(
-            text + "Check that the user of the URL owns the schema, and that nothing but a journal is in it."
+            return StorageError(text, "unstorable")
+        return StorageError(
+            f"{text} Check that the user of the URL owns the schema, and that nothing but a journal is in it."
         )
-
-    # -- forks ---------------------------------------------------------------------------------------------------------
-
-    def after_fork(self) -> None:
-        """Leave the connection to the parent process."""
-        self._lock = threading.RLock()
-        self._client = secrets.token_hex(16)
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            _inherited.append(connection)
-            with suppress(self._psycopg.Error, OSError):
-                os.close(connection.fileno())
-
-    def __del__(self) -> None:
-        connection = self.__dict__.get("_connection")
-        if connection is not None:
-            connection.close()
 
 
 def _without_schema(url: str) -> tuple[str, str]:
@@ -353,20 +301,14 @@ def _without_schema(url: str) -> tuple[str, str]:
 
 
 def _settings(url: str) -> dict[str, Any]:
-    from psycopg import ProgrammingError
-    from psycopg.conninfo import conninfo_to_dict
-
-    try:
-        found = conninfo_to_dict(url)
-    except ProgrammingError:  # its text has the whole URL, with the password
-        found = None
+    found = parsed(url)
     # A password whose special characters are not encoded ends up in other parts.
     if found is None or any("@" in str(found.get(name, "")) for name in ("host", "port", "dbname")):
         raise refused(
             "The URL of the journal is not one of PostgreSQL. Write `postgresql://user:password@host:port/database`, and percent-encode "
             "special characters of the password."
         )
-    return {**_DEFAULTS, **found}
+    return found
 
 
 def _title(settings: Mapping[str, Any], schema: str) -> str:
@@ -379,16 +321,3 @@ def _title(settings: Mapping[str, Any], schema: str) -> str:
 
 def _text(error: BaseException) -> str:
     return without_passwords(" ".join(str(error).split())).rstrip(".") or type(error).__name__
-
-
-_stores: weakref.WeakSet[PostgresStore] = weakref.WeakSet()
-_inherited: list[object] = []
-"""Connections of the parent process. They are kept: to close one would end the session of the parent."""
-
-
-def _after_fork() -> None:
-    for store in list(_stores):
-        store.after_fork()
-
-
-os.register_at_fork(after_in_child=_after_fork)

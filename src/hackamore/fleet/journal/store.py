@@ -13,16 +13,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Iterable, Mapping
 
-__all__ = [
-    "Cursor",
-    "SQLiteStore",
-    "Store",
-    "missing_journal",
-    "other_tables",
-    "refused",
-    "unknown_version",
-    "unstorable",
-]
+__all__ = ["Cursor", "SQLiteStore", "Store", "failed", "missing_journal", "refused"]
 
 T = TypeVar("T")
 BUSY_SECONDS = 30.0
@@ -117,12 +108,18 @@ class SQLiteStore:
         try:
             return call(lambda connection: work(_SQLiteCursor(connection)))
         except StorageError as error:
-            text = f"The journal {self.title!r} {error}"
-            raise (JournalError(text) if error.retryable else refused(text)) from error.__cause__
+            raise failed(self.title, error) from error.__cause__
 
     def close(self) -> None:
         """Close the file; the next call opens it again."""
         self._database.close()
+
+
+def failed(title: str, error: StorageError) -> JournalError:
+    """Return the error of a journal whose database cannot be used."""
+    found = JournalError(f"The journal {title!r} {error}")
+    found.retryable = error.retryable
+    return found
 
 
 def refused(text: str) -> JournalError:
@@ -135,26 +132,3 @@ def refused(text: str) -> JournalError:
 def missing_journal(title: str) -> JournalError:
     """Return the error for a journal that is not there, and must not be made."""
     return refused(f"There is no journal {title!r}. Check the address; `hackamore fleet run` makes one.")
-
-
-def unknown_version(title: str, found: int) -> JournalError:
-    """Return the error for the tables of a version that cannot be used."""
-    if found > VERSION:
-        return refused(
-            f"The journal {title!r} has version {found}, and this Hackamore knows up to {VERSION}. Update Hackamore, or use another "
-            "journal."
-        )
-    return refused(
-        f"The journal {title!r} has version {found}, which is too old for this Hackamore. Finish it with the one that made it, or use "
-        "another journal."
-    )
-
-
-def other_tables(title: str, advice: str) -> JournalError:
-    """Return the error for a database that belongs to something else."""
-    return refused(f"{title!r} holds tables that are not those of a journal. {advice}")
-
-
-def unstorable(title: str, error: UnicodeEncodeError) -> JournalError:
-    """Return the error for a text that no database takes."""
-    return refused(f"The journal {title!r} cannot store a text with half of a surrogate pair: {error.object!r:.100}.")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from hackamore.options.stores import StoreKey, StoreListEntry
 
-__all__ = ["Adapter", "Batch", "Place", "Positions", "in_thread", "milliseconds", "missing_extra", "place_of"]
+__all__ = ["Adapter", "Batch", "Place", "Positions", "Tables", "in_thread", "milliseconds", "missing_extra", "place_of"]
 
 T = TypeVar("T")
 Place = tuple[str, str, str]
@@ -184,3 +184,23 @@ class Adapter:
     def _projects(self, session: str) -> list[str]:
         """Return the projects that have a session, the one with the last append first."""
         raise NotImplementedError
+
+
+class Tables(Adapter):
+    """The questions that all adapters with tables ask alike."""
+
+    def _rows(self, operation: str, sql: str, *values: str) -> list[Any]:
+        """Return the rows of a statement with `{}` for the beginning of the names of tables and `%s` for values."""
+        raise NotImplementedError
+
+    def _sessions(self, project: str) -> list[tuple[str, int]]:
+        sql = "SELECT session, mtime FROM {}transcripts WHERE project = %s AND part = ''"
+        return self._rows("list_sessions", sql, project)
+
+    def _parts(self, project: str, session: str) -> list[str]:
+        sql = "SELECT part FROM {}transcripts WHERE project = %s AND session = %s AND part != ''"
+        return [part for (part,) in self._rows("list_subkeys", sql, project, session)]
+
+    def _projects(self, session: str) -> list[str]:
+        sql = "SELECT project FROM {}transcripts WHERE session = %s AND part = '' ORDER BY mtime DESC"
+        return [project for (project,) in self._rows("find_session", sql, session)]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
-import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from hackamore.transcripts.stores.keys import Adapter, Batch, Positions, milliseconds, missing_extra
+from hackamore.storage.postgres import Postgres, parsed
+from hackamore.transcripts.stores.keys import Batch, Positions, Tables, milliseconds, missing_extra
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,26 +28,27 @@ CREATE TABLE IF NOT EXISTS {prefix}transcripts (
     position bigint NOT NULL, next bigint NOT NULL, mtime bigint NOT NULL, digest text NOT NULL,
     PRIMARY KEY (project, session, part)
 );
-CREATE INDEX IF NOT EXISTS {prefix}transcripts_session ON {prefix}transcripts (session);
+CREATE INDEX IF NOT EXISTS {bare}transcripts_session ON {prefix}transcripts (session);
 CREATE TABLE IF NOT EXISTS {prefix}entries (
     project text NOT NULL, session text NOT NULL, part text NOT NULL, number bigint NOT NULL, uuid text, entry text NOT NULL,
     PRIMARY KEY (project, session, part, number)
 );
-CREATE UNIQUE INDEX IF NOT EXISTS {prefix}entries_uuid ON {prefix}entries (project, session, part, uuid) WHERE uuid IS NOT NULL;
+CREATE UNIQUE INDEX IF NOT EXISTS {bare}entries_uuid ON {prefix}entries (project, session, part, uuid) WHERE uuid IS NOT NULL;
 """
 _OF_TRANSCRIPT = "project = %s AND session = %s AND part = %s"
 _SCHEMA_LOCK = 0x6861_636B_616D
 """The advisory lock under which the tables are made: two programs that make them at the same time would disturb each other."""
 
 
-class PostgresStore(Adapter):
+class PostgresStore(Tables):
     """Keep transcripts in PostgreSQL, for the processes of any number of hosts.
 
     An append is one transaction, committed when it returns. An append of another writer to the same session raises `StoreConflictError`.
     The tables are made with the first call.
 
     Args:
-        conninfo: the database, as `psycopg.connect` takes it, such as `postgresql://user@host/name?sslmode=verify-full`.
+        conninfo: the database, as `psycopg.connect` takes it, such as `postgresql://user@host/name?sslmode=verify-full`. Without other
+            settings a server that is gone is noticed within half a minute.
         prefix: the beginning of the names of the tables; a schema may stand before it, such as `agents.hackamore_`.
         **options: further arguments of `psycopg.connect`: `sslrootcert`, `connect_timeout`, `keepalives`, ...
 
@@ -70,20 +70,15 @@ class PostgresStore(Adapter):
             raise missing_extra("psycopg", "postgres") from error
         if not re.fullmatch(r"([A-Za-z_][A-Za-z0-9_]*\.)?[A-Za-z_][A-Za-z0-9_]*", prefix):
             raise ValueError(f"`prefix` must be letters, digits and underscores, got {prefix!r}")
-        try:
-            psycopg.conninfo.conninfo_to_dict(conninfo)
-        except psycopg.ProgrammingError:  # its text has the whole string, with the password
+        settings = parsed(conninfo)
+        if settings is None:
             raise ValueError(
                 "`conninfo` is not a connection string of PostgreSQL. Write `postgresql://user@host/name` or `host=... user=...`, "
                 "and percent-encode special characters of a password in a URL."
             ) from None
         self._psycopg = psycopg
-        self._conninfo = conninfo
-        self._options = options
         self._prefix = prefix
-        self._lock = threading.RLock()
-        self._connection: psycopg.Connection[Any] | None = None
-        self._pid = os.getpid()
+        self._server = Postgres({**settings, **options}, self._make)
         self._positions = Positions()
 
     def __repr__(self) -> str:
@@ -91,56 +86,24 @@ class PostgresStore(Adapter):
 
     def close(self) -> None:
         """Close the connection. The next call opens another one."""
-        with self._lock:
-            connection, self._connection = self._connection, None
-            if connection is not None:
-                connection.close()
+        with self._server.lock:
+            self._server.close()
 
     # -- in threads ----------------------------------------------------------------------------------------------------
-
-    def _sessions(self, project: str) -> list[tuple[str, int]]:
-        return self._rows("SELECT session, mtime FROM {prefix}transcripts WHERE project = %s AND part = ''", (project,))
-
-    def _parts(self, project: str, session: str) -> list[str]:
-        sql = "SELECT part FROM {prefix}transcripts WHERE project = %s AND session = %s AND part != ''"
-        return [part for (part,) in self._rows(sql, (project, session))]
-
-    def _projects(self, session: str) -> list[str]:
-        sql = "SELECT project FROM {prefix}transcripts WHERE session = %s AND part = '' ORDER BY mtime DESC"
-        return [project for (project,) in self._rows(sql, (session,))]
 
     def _sql(self, text: str) -> Any:
         return text.replace("{prefix}", self._prefix)
 
-    def _open(self) -> psycopg.Connection[Any]:
-        connection = self._connection
-        if connection is not None and self._pid != os.getpid():
-            connection = None  # that of the parent process
-        if connection is None or connection.closed or connection.broken:
-            connection = self._psycopg.connect(self._conninfo, **{**self._options, "autocommit": True})
-            try:
-                with connection.transaction():
-                    connection.execute("SELECT pg_advisory_xact_lock(%s)", (_SCHEMA_LOCK,))
-                    # The names of indexes have no schema.
-                    schema = _SCHEMA.replace("EXISTS {prefix}entries_uuid", f"EXISTS {self._bare}entries_uuid")
-                    schema = schema.replace(
-                        "EXISTS {prefix}transcripts_session", f"EXISTS {self._bare}transcripts_session"
-                    )
-                    connection.execute(self._sql(schema))
-            except BaseException:
-                connection.close()
-                raise
-            self._connection, self._pid = connection, os.getpid()
-        return connection
-
-    @property
-    def _bare(self) -> str:
-        return self._prefix.rpartition(".")[2]
+    def _make(self, connection: psycopg.Connection[Any]) -> None:
+        with connection.transaction():
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_SCHEMA_LOCK,))
+            # The names of indexes have no schema.
+            connection.execute(self._sql(_SCHEMA.replace("{bare}", self._prefix.rpartition(".")[2])))
 
     @contextmanager
     def _transaction(self) -> Iterator[psycopg.Connection[Any]]:
-        with self._lock:
-            connection = self._open()
+        with self._server.lock:
+            connection = self._server.opened()
             try:
                 with connection.transaction():
                     yield connection
@@ -148,9 +111,10 @@ class PostgresStore(Adapter):
                 connection.close()  # the next call connects again
                 raise
 
-    def _rows(self, sql: str, values: tuple[str, ...]) -> list[Any]:
+    def _rows(self, operation: str, sql: str, *values: str) -> list[Any]:
+        text: Any = sql.format(self._prefix)
         with self._transaction() as connection:
-            return connection.execute(self._sql(sql), values).fetchall()
+            return connection.execute(text, values).fetchall()
 
     def _append(self, place: Place, entries: list[Any]) -> None:
         batch = Batch(entries)

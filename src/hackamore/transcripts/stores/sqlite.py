@@ -9,7 +9,7 @@ import msgspec
 
 from hackamore.errors import StoreError
 from hackamore.storage.sqlite import Database, StorageError
-from hackamore.transcripts.stores.keys import Adapter, Batch, Positions, milliseconds
+from hackamore.transcripts.stores.keys import Batch, Positions, Tables, milliseconds
 
 if TYPE_CHECKING:
     import sqlite3
@@ -64,7 +64,7 @@ _FROM_1 = (
 _OF_TRANSCRIPT = "project = ? AND session = ? AND part = ?"
 
 
-class SQLiteStore(Adapter):
+class SQLiteStore(Tables):
     """Keep transcripts in a SQLite file, which several processes of one host may use at the same time.
 
     An append is one transaction, on the disk when it returns. An append of another writer to the same session raises `StoreConflictError`.
@@ -95,20 +95,9 @@ class SQLiteStore(Adapter):
 
     # -- in threads ----------------------------------------------------------------------------------------------------
 
-    def _sessions(self, project: str) -> list[tuple[str, int]]:
-        sql = "SELECT session, mtime FROM hackamore_transcripts WHERE project = ? AND part = ''"
-        return self._rows("list_sessions", sql, (project,))
-
-    def _parts(self, project: str, session: str) -> list[str]:
-        sql = "SELECT part FROM hackamore_transcripts WHERE project = ? AND session = ? AND part != ''"
-        return [part for (part,) in self._rows("list_subkeys", sql, (project, session))]
-
-    def _projects(self, session: str) -> list[str]:
-        sql = "SELECT project FROM hackamore_transcripts WHERE session = ? AND part = '' ORDER BY mtime DESC"
-        return [project for (project,) in self._rows("find_session", sql, (session,))]
-
-    def _rows(self, operation: str, sql: str, values: tuple[str, ...]) -> list[Any]:
-        return self._do(operation, lambda connection: connection.execute(sql, values).fetchall(), reads=True)
+    def _rows(self, operation: str, sql: str, *values: str) -> list[Any]:
+        text = sql.format("hackamore_").replace("%s", "?")
+        return self._do(operation, lambda connection: connection.execute(text, values).fetchall(), reads=True)
 
     def _do(self, operation: str, work: Callable[[sqlite3.Connection], T], *, reads: bool = False) -> T:
         """Call a function in one transaction.

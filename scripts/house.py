@@ -18,7 +18,7 @@ import grimp
 PROJECT = Path(__file__).resolve().parent.parent
 GENERATED = "# Generated "
 """How the first line of a generated file begins."""
-LIMITS = {"rooms": 27, "floors": 13, "arrows up": 0, "circles": 5, "circles across packages": 0, "lines": 77_000}
+LIMITS = {"rooms": 28, "floors": 13, "arrows up": 0, "circles": 5, "circles across packages": 0, "lines": 77_000}
 """The limits grow with features alone, in the commit that adds them."""
 
 

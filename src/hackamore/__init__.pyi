@@ -63,7 +63,7 @@ from hackamore.aio.session import (
 from hackamore.budgets.budget import (
     Budget,
 )
-from hackamore.budgets.prices import (
+from hackamore.activity.prices import (
     Price,
 )
 from hackamore.checked.schemas import (

@@ -67,7 +67,7 @@ def in_telemetry(frames: list[Frame], _: Path, **options: Any) -> Seen:
     for attributes, (_count, amount) in collected.points(names.TOKEN_USAGE.name):
         counted["read" if attributes[names.TOKEN_TYPE] == "input" else "output"] += amount
     for _attributes, amount in collected.points(names.COST_SPENT.name):
-        counted["usd"] = counted.get("usd", 0.0) + amount
+        counted["reported_usd"] = counted.get("reported_usd", 0.0) + amount
     return counted
 
 
@@ -137,14 +137,15 @@ STORED: dict[str, Callable[[list[Frame], Path], Seen]] = {
 METERS = LIVE | STORED
 
 
-def expected(by_model: dict[str, Tokens], usd: float | None = None) -> Seen:
-    """Every number that a meter may show of these tokens."""
+def expected(by_model: dict[str, Tokens], usd: float | None = None, beyond: float = 0.0) -> Seen:
+    """Every number that a meter may show of these tokens; `beyond` is the cost that the CLI has not reported."""
     tokens = sum(by_model.values(), Tokens())
     if usd is None:
         usd = sum(OWN[model].cost(each) for model, each in by_model.items() if model in OWN)
     return {
         **_numbers(tokens),
-        "usd": usd,
+        "usd": usd + beyond,
+        "reported_usd": usd,
         "cache_write": tokens.cache_write,
         "read": tokens.total - tokens.output,
     }

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from hackamore._engine.launch.plan import inherited_variables
-from hackamore.budgets.metering import goes_on
-from hackamore.budgets.prices import SYNTHETIC, larger, price_of, tokens_of
+from hackamore.activity.prices import SYNTHETIC, price_of
+from hackamore.activity.replies import Replies, Reply, goes_on
 from hackamore.errors import SessionNotFoundError, TranscriptError
 from hackamore.messages import AssistantMessage, TextBlock, ToolResultBlock, ToolUseBlock, UserMessage
 from hackamore.transcripts.transcript import read
@@ -17,7 +17,7 @@ from hackamore.transcripts.transcript import read
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from hackamore.budgets.prices import Price, Tokens
+    from hackamore.activity.prices import Price
     from hackamore.messages import Message
     from hackamore.options.options import Options
     from hackamore.transcripts.transcript import Transcript
@@ -102,14 +102,11 @@ def _recovered(
 
 
 def _spent(messages: Iterable[Message], prices: Mapping[str, Price]) -> tuple[int, int]:
-    replies: dict[str, tuple[str, Tokens]] = {}
+    replies = Replies(Reply)
     for message in messages:
-        if isinstance(message, AssistantMessage) and message.usage is not None and message.model != SYNTHETIC:
-            key = message.message_id or message.uuid or ""
-            found = tokens_of(message.usage)
-            replies[key] = message.model, larger(replies[key][1], found) if key in replies else found
-    usd = sum(price.cost(each) for model, each in replies.values() if (price := price_of(model, prices)) is not None)
-    return round(usd * NANO), sum(each.total for _, each in replies.values())
+        replies.message(message)
+    usd = sum(price.cost(each.tokens) for each in replies if (price := price_of(each.model, prices)) is not None)
+    return round(usd * NANO), replies.total.total
 
 
 def _answer(messages: Sequence[Message], *, wants_output: bool) -> tuple[str, str | None] | None:

@@ -7,6 +7,9 @@ import signal
 from contextlib import suppress
 from typing import Any
 
+from hackamore.activity.prices import SYNTHETIC, Tokens, sum_of
+from hackamore.activity.replies import Replies, Reply, Results
+from hackamore.messages import ResultMessage, from_data
 from hackamore.traces.items import (
     LANES,
     Item,
@@ -15,7 +18,6 @@ from hackamore.traces.items import (
     Session,
     Stop,
     as_cost,
-    as_count,
     as_list,
     as_object,
     blocks_of,
@@ -94,8 +96,9 @@ class SessionBuilder:
         self._asked: dict[str, int] = {}  # by request id
         self._replies: dict[str, int] = {}  # by message id
         self._samples: dict[int, int] = {}  # the sample of a reply, by its item
-        self._usage_of_replies = dict.fromkeys(_USAGE, 0)
-        self._usage_of_results = dict.fromkeys(_USAGE, 0)
+        self._spent = Replies(Reply)
+        self._results_read = Results()
+        self._reported = Tokens()
         self._tasks: dict[str, int] = {}  # by task id
         self._agents: dict[str, str] = {}  # the tool use id, by agent id
         self._ready: dict[str, float] = {}  # when an agent's last input was complete, by its tool use id
@@ -185,49 +188,40 @@ class SessionBuilder:
         """Take a piece of a reply that is still written."""
         event = as_object(frame, "event")
         agent = str(frame.get("parent_tool_use_id") or "")
-        if event.get("type") == "message_start":
-            message = as_object(event, "message")
-            number = self._reply(at, str(message.get("id")), agent, message)
-            self._streaming[agent] = number
-        elif agent in self._streaming:
-            number = self._streaming[agent]
-            self.close(number, at)
-            if event.get("type") == "message_delta":
-                self._usage(number, as_object(event, "usage"))
+        reply = self._spent.piece(event, agent)
+        if reply is not None:
+            self._streaming[agent] = self._reply(at, reply.key, agent, reply)
+        if agent in self._streaming:
+            self.close(self._streaming[agent], at)
 
-    def _reply(self, at: float, message_id: str, agent: str, message: dict[str, Any]) -> int:
+    def _reply(self, at: float, message_id: str, agent: str, reply: Reply | None, model: object = "") -> int:
+        """Return the item of a reply, with its tokens as they are by now."""
         number = self._replies.get(message_id)
         if number is None:
             start = min(at, max(self._ready.get(agent, 0.0), 0.0)) if agent in self._ready else at
+            name = short(model if reply is None else reply.model)
             number = self._replies[message_id] = self.add(
-                start, "model", "model", end=at, parent=self.parent(agent), name=short(message.get("model", ""))
+                start, "model", "model", end=at, parent=self.parent(agent), name=name
             )
             # An item begins when the request was sent, which other items may have followed.
             self.moment(at)
-        self._usage(number, as_object(message, "usage"))
+        if reply is not None and reply.tokens.replies:
+            samples, item = self._builder.samples, self.item(number)
+            place = self._samples.setdefault(number, len(samples))
+            if place == len(samples):
+                samples.append(Sample(self.index, item.end or item.start, number))
+            for name, amount in _usage(reply.tokens).items():
+                setattr(samples[place], name, amount)
         return number
-
-    def _usage(self, number: int, usage: dict[str, Any]) -> None:
-        if not usage:
-            return
-        item = self.item(number)
-        place = self._samples.get(number)
-        samples = self._builder.samples
-        if place is None:
-            place = self._samples[number] = len(samples)
-            samples.append(Sample(self.index, item.end or item.start, number))
-        sample = samples[place]
-        for name, wire in _USAGE.items():
-            more = as_count(usage.get(wire)) - getattr(sample, name)
-            if more > 0:
-                setattr(sample, name, getattr(sample, name) + more)
-                self._usage_of_replies[name] += more
 
     def assistant(self, at: float, line: int, frame: dict[str, Any], agent: str = "") -> None:
         """Take a reply of the model, or a part of one."""
         message = as_object(frame, "message")
         agent = str(frame.get("parent_tool_use_id") or agent)
-        number = self._reply(at, str(message.get("id") or f"line-{line}"), agent, message)
+        key = str(message.get("id") or frame.get("uuid") or f"line-{line}")
+        model, usage = str(message.get("model", "")), as_object(message, "usage")
+        reply = self._spent.frame(key, model, usage or None, agent) if model != SYNTHETIC else None
+        number = self._reply(at, key, agent, reply, model)
         self.close(number, at)
         item = self.item(number)
         error = frame.get("error") or frame.get("isApiErrorMessage")
@@ -577,12 +571,14 @@ class SessionBuilder:
             prompt.outcome = f"answered: {subtype}"
             prompt.refs.append(("result", line, -1))
         cost = as_cost(frame.get("total_cost_usd"))
-        usage = as_object(frame, "usage")
         if cost is not None:
             self.info.cost = cost
             self._builder.samples.append(Sample(self.index, at, number, cost=cost))
-        for name, wire in _USAGE.items():
-            self._usage_of_results[name] += as_count(usage.get(wire))
+        message = from_data({name: value for name, value in frame.items() if name in _NUMBERS})
+        if isinstance(message, ResultMessage):
+            fresh = self._results_read.take(message)
+            self._reported = self._reported + fresh.tokens
+            self._spent.reported(fresh)
 
     # -- the process ------------------------------------------------------------------------------------------------
 
@@ -636,8 +632,7 @@ class SessionBuilder:
 
     def finished(self) -> Session:
         """Return the session as it is by now."""
-        results = self._usage_of_results
-        self.info.usage = dict(results if any(results.values()) else self._usage_of_replies)
+        self.info.usage = _usage(self._reported + sum_of(self._spent.unreported.values()))
         self.info.stop = self._stop()
         return self.info
 
@@ -733,12 +728,14 @@ def _signal_of(code: int | None) -> str:
 _MOST_RULES = 200
 _RULE_FLAGS = frozenset({"allowedtools", "disallowedtools", "permissionmode", "tools"})
 _BYPASS = "--dangerously-skip-permissions"
-_USAGE = {
-    "input": "input_tokens",
-    "output": "output_tokens",
-    "cache_read": "cache_read_input_tokens",
-    "cache_write": "cache_creation_input_tokens",
-}
+_NUMBERS = frozenset({"type", "total_cost_usd", "usage", "modelUsage", "model_usage_since_last_result"})
+
+
+def _usage(tokens: Tokens) -> dict[str, int]:
+    counts = {name: getattr(tokens, name) for name in ("input", "output", "cache_read", "cache_write")}
+    return {name: count if count < 2**53 else 0 for name, count in counts.items()}  # more is no number of a page
+
+
 _REASONS = {
     "completed": ("The turn ended normally", ""),
     "max_turns": ("The limit of turns was reached", "Raise `max_turns`, or send another prompt."),

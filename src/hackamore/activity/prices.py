@@ -11,7 +11,20 @@ from hackamore.checked.fields import fail
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["PRICES", "PRICES_FROM", "SYNTHETIC", "Price", "Tokens", "larger", "price_of", "sum_of", "tokens_of"]
+    from hackamore.messages import ModelUsage
+
+__all__ = [
+    "PRICES",
+    "PRICES_FROM",
+    "SYNTHETIC",
+    "Price",
+    "Tokens",
+    "larger",
+    "price_of",
+    "sum_of",
+    "tokens_of",
+    "tokens_of_model",
+]
 
 MOST_USD = 1e9
 """The highest amount in dollars; more is an error in a program, and would not fit the file."""
@@ -30,6 +43,7 @@ class Tokens:
     cache_write_1h: int = 0  # written to the cache for an hour
     web_searches: int = 0  # searches at the API
     replies: int = 0  # replies of the model
+    thinking: int = 0  # the part of `output` that was reasoning
 
     @property
     def cache_write(self) -> int:
@@ -97,6 +111,12 @@ class Price:
             dollars + tokens.cache_write_5m * short + tokens.cache_write_1h * long
         ) / 1e6 + SEARCH * tokens.web_searches
 
+    def times(self, factor: float) -> Price:
+        """Return the price that is higher by a factor, for every kind of tokens."""
+        kinds = {each.name: getattr(self, each.name) for each in fields(self)}
+        prices: dict[str, Any] = {name: price and price * factor for name, price in kinds.items()}
+        return Price(**prices)
+
 
 SEARCH = 0.01
 """The price of a web search."""
@@ -162,20 +182,47 @@ def price_of(model: str, prices: Mapping[str, Price], default: Mapping[str, Pric
     return None
 
 
-def tokens_of(usage: Any) -> Tokens:
-    """Return the tokens of the usage of one reply, which has the attributes of `hackamore.messages.Usage`."""
-    written = usage.cache_creation_input_tokens or 0
-    long = (usage.cache_creation.ephemeral_1h_input_tokens or 0) if usage.cache_creation is not None else 0
-    searches = (usage.server_tool_use.web_search_requests or 0) if usage.server_tool_use is not None else 0
+def tokens_of(usage: object) -> Tokens:
+    """Return the tokens of the usage of one reply: a dict of the wire, or an object with the attributes of `hackamore.messages.Usage`."""
+    split = _field(usage, "cache_creation")
+    short, long = (_count(split, f"ephemeral_{time}_input_tokens") for time in ("5m", "1h"))
+    # As the CLI counts (2.1.330): the sum of both times only without a total, and otherwise the total, whose rest is for five minutes.
+    written = _count(usage, "cache_creation_input_tokens") or short + long
+    long = min(long, written)
     return Tokens(
-        input=usage.input_tokens or 0,
-        output=usage.output_tokens or 0,
-        cache_read=usage.cache_read_input_tokens or 0,
-        cache_write_5m=max(written - long, 0),
+        input=_count(usage, "input_tokens"),
+        output=_count(usage, "output_tokens"),
+        cache_read=_count(usage, "cache_read_input_tokens"),
+        cache_write_5m=written - long,
         cache_write_1h=long,
-        web_searches=searches,
+        web_searches=_count(_field(usage, "server_tool_use"), "web_search_requests"),
         replies=1,
+        thinking=_count(_field(usage, "output_tokens_details"), "thinking_tokens"),
     )
+
+
+def tokens_of_model(used: ModelUsage) -> Tokens:
+    """Return the tokens of a model in a result, or in the costs that the CLI records."""
+    written = used.cache_creation_input_tokens
+    long = min(used.cache_creation_ephemeral_1h_input_tokens or 0, written)
+    return Tokens(
+        input=used.input_tokens,
+        output=used.output_tokens,
+        cache_read=used.cache_read_input_tokens,
+        cache_write_5m=written - long,
+        cache_write_1h=long,
+        web_searches=used.web_search_requests,
+        thinking=used.thinking_tokens or 0,
+    )
+
+
+def _field(holder: object, name: str) -> Any:
+    return holder.get(name) if isinstance(holder, dict) else getattr(holder, name, None)
+
+
+def _count(holder: object, name: str) -> int:
+    value = _field(holder, name)  # a file may have any value there
+    return max(value, 0) if isinstance(value, int) and not isinstance(value, bool) else 0
 
 
 def larger(one: Tokens, other: Tokens) -> Tokens:

@@ -125,9 +125,11 @@ def test_control_characters_of_both_sets_are_escaped_for_a_terminal() -> None:
         code: f"a\\x{code:02x}[31mb" for code in CONTROLS
     }
     # So are marks that change the direction of text, and halves of characters, which cannot be printed.
-    for code in (*DIRECTIONS, 0xD800, 0xDFFF):
+    # The same goes for what has no width, and for separators that some programs take for a newline.
+    for code in (*DIRECTIONS, 0xD800, 0xDFFF, 0x200B, 0x2028, 0x2029, 0x2065, 0xFEFF):
         assert errors.escape_terminal(f"a{chr(code)}b") == f"a\\u{code:04x}b"
-    plain = " \t\n~\xa0\xe9\u2029\u2065\ud7ff\ue000\U0001f642"
+    assert errors.escape_terminal("a\xad\U000e0041b") == "a\\xad\\U000e0041b"
+    plain = " \t\n~\xa0\xe9\u200c\u200d\ud7ff\ue000\U0001f642"
     assert errors.escape_terminal(plain) == plain
 
 

@@ -77,7 +77,13 @@ __all__ = [
     "text_of",
 ]
 
-_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+# C0 without tab and newline, DEL, C1; characters without a width that hide or reorder what is around them (soft hyphen, direction
+# marks and overrides, zero-width spaces, invisible operators, annotations, tags); separators that some programs take for a newline;
+# surrogates. ZWNJ, ZWJ and variation selectors stay: scripts and emoji need them.
+UNSAFE: re.Pattern[str] = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164"
+    "\ud800-\udfff\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
 
 INSTALL_HINT = (
     "Install it with `hackamore install-cli` or `npm install -g @anthropic-ai/claude-code`, "
@@ -99,9 +105,17 @@ def escape_terminal(text: str, limit: int = 2_000) -> str:
     """
     if len(text) > limit:
         text = f"[... {len(text) - limit} characters left out] " + text[-limit:]
-    return _UNPRINTABLE.sub(
-        lambda found: f"\\x{ord(found[0]):02x}" if ord(found[0]) < 256 else f"\\u{ord(found[0]):04x}", text
-    )
+    return escape_unsafe(text)
+
+
+def escape_unsafe(text: str) -> str:
+    """Return `text` with the characters of `UNSAFE` as escapes."""
+    return UNSAFE.sub(_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def text_of(error: BaseException) -> str:

@@ -216,6 +216,17 @@ RESULTS: dict[str, tuple[Any, ...]] = {
         {OPUS: ONE, HAIKU: Tokens(input=7, output=3)},
         0.000622,
     ),
+    "a title before a subagent that is not in a result yet": (
+        [
+            reply("a", out=1),
+            result({OPUS: used(100, 10, 0.0006), HAIKU: used(7000, 3, 0.007)}, None, 0.0076, (100, 10)),
+            reply("b", 1000, 10, parent="toolu_1"),
+            result({}, None, 0.0076, (0, 0)),
+        ],
+        {OPUS: Tokens(input=1100, output=20), HAIKU: Tokens(input=7000, output=3)},
+        0.0076,
+        0.0042,
+    ),
     "2.0.0: totals of the process, which begin at zero": (
         [
             reply("a"),

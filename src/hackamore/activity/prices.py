@@ -111,12 +111,6 @@ class Price:
             dollars + tokens.cache_write_5m * short + tokens.cache_write_1h * long
         ) / 1e6 + SEARCH * tokens.web_searches
 
-    def times(self, factor: float) -> Price:
-        """Return the price that is higher by a factor, for every kind of tokens."""
-        kinds = {each.name: getattr(self, each.name) for each in fields(self)}
-        prices: dict[str, Any] = {name: price and price * factor for name, price in kinds.items()}
-        return Price(**prices)
-
 
 SEARCH = 0.01
 """The price of a web search."""

@@ -52,36 +52,31 @@ class Replies(Generic[R]):
 
     Attributes:
         count: the replies so far.
+        total: the tokens of all replies.
         unreported: the tokens by model that no result has yet.
     """
 
     def __init__(self, kind: type[R], most: int | None = None) -> None:
         self.count = 0
+        self.total = Tokens()
         self.unreported: dict[str, Tokens] = {}
         self._kind = kind
         self._most = most
         self._known: dict[str, R] = {}
         self._current: dict[str, R] = {}
-        self._total = Tokens()
-        self._reported = Tokens()
         self._model = ""
 
     def __iter__(self) -> Iterator[R]:
         return iter(self._known.values())
 
-    @property
-    def total(self) -> Tokens:
-        """The tokens of all replies."""
-        return self._total
-
     def message(self, message: object) -> R | None:
         """Count a message; return its reply. None for other messages, and for texts that the CLI writes itself."""
-        if not isinstance(message, AssistantMessage) or message.model == SYNTHETIC:
+        if not isinstance(message, AssistantMessage):
             return None
         key = message.message_id or message.uuid or ""
         reply = self.frame(key, message.model, message.usage, message.parent_tool_use_id or "")
-        if message.stop_reason is not None and message.usage is not None:  # of 2.0.0, and in a transcript
-            reply.complete = True
+        if reply is not None and message.stop_reason is not None and message.usage is not None:
+            reply.complete = True  # of 2.0.0, and in a transcript
         return reply
 
     def event(self, event: StreamEvent) -> R | None:
@@ -103,8 +98,10 @@ class Replies(Generic[R]):
             self._grow(reply, event["usage"])
         return reply
 
-    def frame(self, key: str, model: str, usage: object = None, agent: str = "") -> R:
-        """Count a frame of a reply."""
+    def frame(self, key: str, model: str, usage: object = None, agent: str = "") -> R | None:
+        """Count a frame of a reply; return the reply. None for a text that the CLI writes itself."""
+        if model == SYNTHETIC:
+            return None
         reply = self._known.get(key)
         if reply is None:
             self.count += 1
@@ -126,15 +123,17 @@ class Replies(Generic[R]):
         if after != reply.tokens:
             added = after - reply.tokens
             reply.tokens = after
-            self._total = self._total + added
+            self.total = self.total + added
             self.unreported[reply.model] = self.unreported.get(reply.model, Tokens()) + added
 
     def reported(self, fresh: Fresh) -> Tokens:
         """Take what a result has; return the tokens of replies that are not in it, of the kinds that cost."""
-        self._reported = self._reported + fresh.tokens
-        if fresh.models is None:  # 1.0.33 has no subagents in the background, whose replies may not be in a result yet
-            self._reported = self._total
-        missing = replace(larger(self._total - self._reported, Tokens()), replies=0, thinking=0)
+        missing = Tokens()
+        if (
+            fresh.models is not None
+        ):  # 1.0.33 has no subagents in the background, whose replies may not be in a result yet
+            left = sum_of(self.unreported.values()) - fresh.tokens
+            missing = replace(larger(left, missing), replies=0, thinking=0)
         self.unreported = {} if missing == Tokens() else {self._model: missing}
         return missing
 

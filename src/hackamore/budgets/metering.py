@@ -61,17 +61,13 @@ class Meter:
         self.tokens: int = 0
         self.unpriced: str | None = None
         self.call: tuple[float, float] | None = None
+        self.replies: int = 0
         self._prices = prices
         self._found = Replies(_Reply, _REPLIES_KEPT)
         self._results = Results()
         self._last_price = _NO_PRICE
         self._reported = (0.0, 0)  # cost and tokens
         self._at_result = (0.0, 0, 0)  # cost, tokens and replies
-
-    @property
-    def replies(self) -> int:
-        """The replies so far."""
-        return self._found.count
 
     def take(self, message: Message) -> None:
         """Count any message of the process; messages come in the order of the wire."""
@@ -88,6 +84,7 @@ class Meter:
         elif isinstance(message, ResultMessage):
             self._result(message)
         if reply is not None:
+            self.replies = self._found.count
             self._count(reply, self._found.total - before)
 
     def _count(self, reply: _Reply, added: Tokens) -> None:

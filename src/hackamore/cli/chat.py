@@ -13,12 +13,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from hackamore._engine.protocol.states.session import SessionActivity, TurnState
+from hackamore.activity.words import clean, one_line
 from hackamore.aio.session import Session
 from hackamore.checked.fields import suggestion
 from hackamore.cli.flags import MODES, build_options
 from hackamore.cli.questions import Lines, Questions
 from hackamore.cli.running import FAILED, expected_warnings, signals, wait_for_no_reader
-from hackamore.cli.terminal import clean, one_line
 from hackamore.cli.transcript import Transcript
 from hackamore.errors import HackamoreError, OptionsError, TurnTimeoutError
 from hackamore.messages import (

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from hackamore.cli.terminal import clean, one_line
+from hackamore.activity.words import clean, one_line
 from hackamore.dialogs import ElicitationResult
 from hackamore.errors import DecodeError, OptionsError
 from hackamore.permissions import (

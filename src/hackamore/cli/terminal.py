@@ -21,19 +21,14 @@ from rich.console import Console
 from rich.segment import Segment, Segments
 from rich.style import Style
 
+from hackamore.activity.words import clean
+from hackamore.errors import UNSAFE
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
     from typing import TextIO
 
-# C0 without tab and newline, DEL, C1; characters without a width that hide or reorder what is around them (soft hyphen, direction
-# marks and overrides, zero-width spaces, invisible operators, annotations, tags); separators that some programs take for a newline;
-# surrogates. ZWNJ, ZWJ and variation selectors stay: scripts and emoji need them.
-_UNSAFE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164"
-    "\ud800-\udfff\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
-)
-_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 _HELD = ("\r", *map(chr, range(0xD800, 0xDC00)))
 _PLAIN_WIDTH = 160
 _WORDS = re.compile(r"\s+|\S+")
@@ -44,30 +39,14 @@ _SPIN_AFTER = 0.4
 """Seconds without output after which the spinner shows."""
 
 
-def _escape(found: re.Match[str]) -> str:
-    code = ord(found[0])
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
-
-
 def _escape_for_json(found: re.Match[str]) -> str:
     units = found[0].encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
 
 
-def clean(text: str) -> str:
-    """Return `text` safe for a terminal, its newlines and tabs kept; CR LF counts as a newline."""
-    text = _PAIR.sub(lambda pair: pair[0].encode("utf-16", "surrogatepass").decode("utf-16"), text)
-    return _UNSAFE.sub(_escape, text.replace("\r\n", "\n"))
-
-
-def one_line(text: object) -> str:
-    """Return the text of a value, safe for a terminal and on one line."""
-    return clean(str(text)).replace("\n", " ")
-
-
 def escape_json(text: str) -> str:
     """Return JSON that means the same and is safe for a terminal; it may have several lines."""
-    return _UNSAFE.sub(_escape_for_json, text)
+    return UNSAFE.sub(_escape_for_json, text)
 
 
 class Cleaner:

@@ -16,8 +16,10 @@ from opentelemetry import context as contexts
 from opentelemetry import propagate
 from opentelemetry.trace import Link, SpanKind, Status, StatusCode, set_span_in_context
 
+from hackamore.activity.decisions import decision
 from hackamore.activity.prices import Tokens, tokens_of
 from hackamore.activity.replies import Replies, Reply, Results
+from hackamore.activity.words import AGENT_TOOLS
 from hackamore.messages import (
     AssistantMessage,
     McpToolUseBlock,
@@ -49,7 +51,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Instruments", "Settings", "Watch", "end_span"]
 
-_AGENT_TOOLS = frozenset({"Agent", "Task"})
 _CALLS = (ToolUseBlock, ServerToolUseBlock, McpToolUseBlock)
 _REPLIES_KEPT = 1_000
 _OUTCOMES = (ToolResultBlock, ServerToolResultBlock)
@@ -524,7 +525,7 @@ class Watch(Observation):
             agent.tools += 1
             agent.calls.add(call_id)
         if block is not None:
-            if name in _AGENT_TOOLS:
+            if name in AGENT_TOOLS:
                 subagent = block.input.get("subagent_type")
                 tool.subagent = subagent if isinstance(subagent, str) else None
             if self._content and tool.span is not None:
@@ -627,10 +628,10 @@ class Watch(Observation):
         attributes: dict[str, Any] = {names.ENDED: end.how}
         failure = "" if end.how == "answered" else f"callback_{end.how}"
         if call.kind == "mcp":
-            if end.how == "answered" and _is_error(end.answer):
+            if end.how == "answered" and decision(end.answer).verdict == "failed":
                 failure = "tool_error"
         elif end.answer is not None:
-            attributes[names.DECISION] = _decision(call.kind, end.answer)
+            attributes[names.DECISION] = decision(end.answer).name or "none"
         if call.kind == "permission":
             measured = {names.TOOL_NAME: call.tool, names.DECISION: attributes.get(names.DECISION, "none")}
             self._instruments.permission_wait.record(time.monotonic() - began, measured, self._caller)
@@ -654,24 +655,6 @@ def _failure(error: HackamoreError | None, result: ResultMessage | None) -> str:
     if result is not None and result.is_error:
         return result.terminal_reason or result.subtype or "error"
     return "error"
-
-
-def _decision(kind: str, answer: Mapping[str, Any]) -> str:
-    if kind == "permission":
-        return str(answer.get("behavior", "none"))
-    if answer.get("continue") is False:
-        return "stop"
-    inner = answer.get("hookSpecificOutput")
-    decision = inner.get("permissionDecision") if isinstance(inner, dict) else None
-    return str(decision or answer.get("decision") or "none")
-
-
-def _is_error(answer: Mapping[str, Any] | None) -> bool:
-    response = (answer or {}).get("mcp_response")
-    if not isinstance(response, dict):
-        return False
-    result = response.get("result")
-    return "error" in response or (isinstance(result, dict) and bool(result.get("isError")))
 
 
 def _attributes(tokens: Tokens, *, final: bool) -> dict[str, int]:

@@ -7,8 +7,10 @@ import signal
 from contextlib import suppress
 from typing import Any
 
-from hackamore.activity.prices import SYNTHETIC, Tokens, sum_of
+from hackamore.activity.decisions import decision
+from hackamore.activity.prices import Tokens, sum_of
 from hackamore.activity.replies import Replies, Reply, Results
+from hackamore.activity.words import AGENT_TOOLS, telling
 from hackamore.messages import ResultMessage, from_data
 from hackamore.traces.items import (
     LANES,
@@ -28,8 +30,6 @@ from hackamore.traces.items import (
 __all__ = ["Builder", "SessionBuilder", "call_title"]
 
 _LANE = {name: place for place, name in enumerate(LANES)}
-_MAIN = ("command", "file_path", "path", "notebook_path", "pattern", "url", "query", "skill", "description", "prompt")
-_AGENTS = frozenset({"Agent", "Task"})
 _FAILED_TASK = frozenset({"failed", "killed", "error", "stopped"})
 _SOURCES = {
     "config": "by a rule or setting",
@@ -43,10 +43,9 @@ _SOURCES = {
 
 def call_title(fields: Any) -> str:
     """Return the most telling argument of a call."""
-    known = fields if isinstance(fields, dict) else {}
-    for name in _MAIN:
-        if isinstance(known.get(name), str):
-            return short(known[name])
+    name = telling(fields) if isinstance(fields, dict) else None
+    if name is not None:
+        return short(fields[name])
     return short(json.dumps(fields, ensure_ascii=False)[:1000]) if fields else ""
 
 
@@ -220,8 +219,7 @@ class SessionBuilder:
         agent = str(frame.get("parent_tool_use_id") or agent)
         key = str(message.get("id") or frame.get("uuid") or f"line-{line}")
         model, usage = str(message.get("model", "")), as_object(message, "usage")
-        reply = self._spent.frame(key, model, usage or None, agent) if model != SYNTHETIC else None
-        number = self._reply(at, key, agent, reply, model)
+        number = self._reply(at, key, agent, self._spent.frame(key, model, usage or None, agent), model)
         self.close(number, at)
         item = self.item(number)
         error = frame.get("error") or frame.get("isApiErrorMessage")
@@ -250,7 +248,7 @@ class SessionBuilder:
         name, call = short(block.get("name", ""), 80), str(block.get("id"))
         fields = as_object(block, "input")
         lane, kind, title = "tools", "tool", call_title(fields)
-        if name in _AGENTS:
+        if name in AGENT_TOOLS:
             lane, kind = "subagents", "subagent"
             title = short(fields.get("description") or title)
         number = self.add(
@@ -393,20 +391,15 @@ class SessionBuilder:
                 self._hooked(number, at, payload)
             case "mcp":
                 answer = as_object(payload, "mcp_response")
-                result = as_object(answer, "result")
-                if error := as_object(answer, "error"):
-                    self.close(number, at, error.get("message"), "failed")
-                else:
-                    failed = bool(result.get("isError"))
-                    self.close(number, at, text_of(result.get("content")), "failed" if failed else "ok")
+                text = as_object(answer, "error").get("message") or text_of(as_object(answer, "result").get("content"))
+                self.close(number, at, text, "failed" if decision(payload).verdict == "failed" else "ok")
             case _:
                 self.close(number, at, "" if item.name == "initialize" else call_title(payload) or "done")
 
     def _permitted(self, number: int, at: float, payload: dict[str, Any]) -> None:
-        behavior = short(payload.get("behavior", ""), 40)
-        message = short(payload.get("message", ""))
-        denied = behavior == "deny"
-        self.close(number, at, f"{behavior}: {message}" if message else behavior, "denied" if denied else "ok")
+        made = decision(payload)
+        verdict, message = short(made.verdict, 40), short(made.reason)
+        self.close(number, at, f"{verdict}: {message}" if message else verdict, "denied" if made.against else "ok")
         for update in as_list(payload.get("updatedPermissions")):
             changed = as_object(update)
             for rule in as_list(changed.get("rules")):
@@ -418,22 +411,17 @@ class SessionBuilder:
                 )
             if changed.get("mode"):
                 self.rule(f"permission callback ({changed.get('destination')})", changed["mode"])
-        self._decide(number, "denied" if denied else "allowed", "by the permission callback", message)
+        self._decide(number, "denied" if made.against else "allowed", "by the permission callback", message)
 
     def _hooked(self, number: int, at: float, payload: dict[str, Any]) -> None:
-        specific = as_object(payload, "hookSpecificOutput")
-        decided = specific.get("permissionDecision") or as_object(specific, "decision").get("behavior")
-        decided = decided or payload.get("decision")
-        if decided is None and payload.get("continue") is False:
-            decided = "stop"
-        if decided is None:
+        made = decision(payload)
+        if not made.name:
             self.close(number, at, call_title(payload) or "continue")
             return
-        reason = specific.get("permissionDecisionReason") or payload.get("reason") or payload.get("stopReason") or ""
-        against = decided in ("deny", "block", "stop")
-        self.close(number, at, f"{decided}: {short(reason)}" if reason else decided, "denied" if against else "ok")
-        if decided in ("deny", "block", "allow", "approve"):
-            self._decide(number, "denied" if against else "allowed", "by a hook", short(reason))
+        reason = short(made.reason)
+        self.close(number, at, f"{made.name}: {reason}" if reason else made.name, "denied" if made.against else "ok")
+        if made.verdict in ("deny", "block", "allow", "approve"):
+            self._decide(number, "denied" if made.verdict in ("deny", "block") else "allowed", "by a hook", reason)
 
     def _decide(self, number: int, verb: str, source: str, message: str) -> None:
         parent = self._builder.items[number].parent

@@ -8,13 +8,13 @@ older prices as they were. Tokens of a model without a price are listed, and are
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from hackamore.activity.prices import KINDS, SEARCH, SYNTHETIC, Price, Tokens, price_of, sum_of, tokens_of_model
+from hackamore.activity.prices import SEARCH, Price, Tokens, price_of, sum_of, tokens_of_model
 from hackamore.activity.replies import Replies, Reply
 from hackamore.messages import ModelUsage  # noqa: TC001 - the decoder reads it
 from hackamore.storage.places import StrPath, chosen_folders, conversation_files, directory_of
@@ -136,9 +136,11 @@ class _Scan:
         except (ValueError, RecursionError):
             return
         body = entry.message
-        if entry.type != "assistant" or body is None or body.usage is None or body.model == SYNTHETIC:
+        if entry.type != "assistant" or body is None or body.usage is None:
             return
         reply = self.replies.frame(body.id or entry.uuid or "", body.model, body.usage)
+        if reply is None:
+            return
         # An entry that is older than the beginning of its file was copied from another one.
         copied = entry.forked_from is not None or entry.timestamp < begun
         if reply.timestamp is None:
@@ -168,11 +170,16 @@ class _Scan:
 
     def prices(self) -> dict[str, Price]:
         """Return the prices that follow from the recorded costs."""
-        return {model: _shape(model).times(cost / listed) for model, (cost, listed) in self.recorded.items()}
+        return {model: _scaled(_shape(model), cost / listed) for model, (cost, listed) in self.recorded.items()}
 
 
 def _shape(model: str) -> Price:
     return price_of(model, {}) or _USUAL
+
+
+def _scaled(price: Price, factor: float) -> Price:
+    kinds = ((each.name, getattr(price, each.name)) for each in fields(price))
+    return Price(**{name: dollars and dollars * factor for name, dollars in kinds})
 
 
 def usage(
@@ -219,7 +226,7 @@ def usage(
         scan.file(path, directory, session_id)
     recorded = scan.prices()
     earliest, latest = (moment.astimezone() if moment is not None else None for moment in (since, until))
-    sums: dict[tuple[str, str], list[int]] = {}
+    groups: dict[tuple[str, str], list[Tokens]] = {}
     for counted in scan.replies:
         moment = _moment(counted.timestamp or "")
         if (earliest is not None and (moment is None or moment < earliest)) or (
@@ -230,14 +237,11 @@ def usage(
             key = f"{moment.astimezone(zone):%Y-%m-%d}" if moment is not None else ""
         else:
             key = {"project": counted.project, "model": counted.model, "session": counted.session_id}[by]
-        row = sums.setdefault((key, counted.model), [0] * len(KINDS))
-        for place, name in enumerate(KINDS):
-            row[place] += getattr(counted.tokens, name)
+        groups.setdefault((key, counted.model), []).append(counted.tokens)
     keys: dict[str, dict[str, Tokens]] = {}
     models: dict[str, Tokens] = {}
-    for (key, model), row in sums.items():
-        part = Tokens(**dict(zip(KINDS, row, strict=True)))
-        keys.setdefault(key, {})[model] = part
+    for (key, model), group in groups.items():
+        keys.setdefault(key, {})[model] = part = sum_of(group)
         models[model] = models.get(model, Tokens()) + part
     known = {model: price for model in models if (price := price_of(model, prices or {}, recorded)) is not None}
     rows = [_row(key, parts, known) for key, parts in keys.items()]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import msgspec
 from msgspec import Raw
 
+from hackamore.activity.words import clean
 from hackamore.errors import DecodeError, SessionExistsError, SessionNotFoundError, TranscriptError, escape_terminal
 from hackamore.messages import (
     AssistantMessage,
@@ -138,17 +139,6 @@ def _call_text(block: ToolUseBlock) -> str:
     return msgspec.json.format(msgspec.json.encode(arguments), indent=2).decode()
 
 
-_UNSAFE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164"
-    "\ud800-\udfff\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
-)
-
-
-def _safe(text: str) -> str:
-    """Return a text with control characters and changes of the text's direction shown as escapes."""
-    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text.replace("\r\n", "\n"))
-
-
 def _facts(info: TranscriptInfo) -> list[tuple[str, str]]:
     facts = [
         ("session", info.session_id),
@@ -163,7 +153,7 @@ def _facts(info: TranscriptInfo) -> list[tuple[str, str]]:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(_safe(text).split())
+    return " ".join(clean(text).split())
 
 
 def _title(info: TranscriptInfo) -> str:
@@ -209,7 +199,7 @@ def _markdown(transcript: Transcript) -> Iterator[bytes]:
 def _markdown_messages(conversation: Transcript | Subagent, level: str) -> Iterator[bytes]:
     for message in conversation.messages:
         for part in _parts(message):
-            text = _safe(part.text).strip("\n")
+            text = clean(part.text).strip("\n")
             # Texts of the model are Markdown; all others are shown as they are.
             body = _inert(text) if part.kind == "text" else _fenced(text) if text else ""
             yield f"\n{level} {_escaped(_head(part))}\n\n{body}\n".encode()

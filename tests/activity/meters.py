@@ -44,9 +44,9 @@ def messages_of(frames: list[Frame]) -> list[Message]:
     return [each for each in found if isinstance(each, Message)]
 
 
-def in_a_budget(frames: list[Frame], _: Path) -> Seen:
+def in_a_budget(frames: list[Frame], _: Path, *, resume: str | None = None) -> Seen:
     budget = Budget(usd=1e6, prices={"mine": OWN["mine"]})
-    observed = budget.observe(Subject())
+    observed = budget.observe(Subject(options=Options(resume=resume)))
     observed.prompt_sending("t", "go")
     for message in messages_of(frames):
         observed.messages_received([message], ("t",))
@@ -54,9 +54,9 @@ def in_a_budget(frames: list[Frame], _: Path) -> Seen:
     return {"usd": budget.spent.usd, "total": budget.spent.tokens}
 
 
-def in_telemetry(frames: list[Frame], _: Path, **options: Any) -> Seen:
+def in_telemetry(frames: list[Frame], _: Path, *, resume: str | None = None) -> Seen:
     collected = Collected()
-    observed = collected.telemetry().observe(Subject(options=Options(**options)))
+    observed = collected.telemetry().observe(Subject(options=Options(resume=resume)))
     observed.prompt_sending("t", "go")
     observed.turn_changed("t", "started", None)
     for message in messages_of(frames):
@@ -114,8 +114,9 @@ def in_a_recovery(frames: list[Frame], folder: Path) -> Seen:
     return {"usd": found.usd / 1e9, "total": found.tokens}
 
 
-def in_a_trace(frames: list[Frame], folder: Path) -> Seen:
+def in_a_trace(frames: list[Frame], folder: Path, *, resume: str | None = None) -> Seen:
     tape = Tape()
+    tape.put("start", arguments=["--verbose"] if resume is None else ["--verbose", f"--resume={resume}"])
     tape.prompt("go")
     for frame in frames:
         tape.into(frame)
@@ -124,12 +125,12 @@ def in_a_trace(frames: list[Frame], folder: Path) -> Seen:
     return {name: usage[name] for name in ("input", "output", "cache_read", "cache_write")}
 
 
-LIVE: dict[str, Callable[[list[Frame], Path], Seen]] = {
+LIVE: dict[str, Callable[..., Seen]] = {
     "budget": in_a_budget,
     "telemetry": in_telemetry,
     "trace": in_a_trace,
 }
-STORED: dict[str, Callable[[list[Frame], Path], Seen]] = {
+STORED: dict[str, Callable[..., Seen]] = {
     "transcript": in_a_transcript,
     "report": in_the_usage_report,
     "recovery": in_a_recovery,
@@ -151,4 +152,4 @@ def expected(by_model: dict[str, Tokens], usd: float | None = None, beyond: floa
     }
 
 
-__all__ = ["LIVE", "METERS", "OWN", "STORED", "Frame", "Seen", "Tokens", "expected", "in_telemetry"]
+__all__ = ["LIVE", "METERS", "OWN", "STORED", "Frame", "Seen", "Tokens", "expected"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hackamore.activity.replies import Replies, Reply
-from tests.activity.meters import LIVE, METERS, Frame, Tokens, expected, in_telemetry
+from tests.activity.meters import LIVE, METERS, Frame, Tokens, expected
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -279,11 +279,22 @@ def test_meters_agree_on_results(row: str, meter: str, tmp_path: Path) -> None:
     assert {name: pytest.approx(each) for name, each in expected(*numbers).items() if name in seen} == seen
 
 
-def test_telemetry_counts_the_first_turn_of_a_resumed_conversation(tmp_path: Path) -> None:
-    """1.0.33, 2.0.0 and 2.1.200 count from zero in a process that resumes; later versions report what is new."""
-    for row in ("2.0.0: totals of the process, which begin at zero", "1.0.33: no models in the result"):
-        frames = RESULTS[row][0]
-        assert in_telemetry(frames, tmp_path, resume="s") == in_telemetry(frames, tmp_path)
+@pytest.mark.parametrize("meter", LIVE)
+def test_meters_agree_on_a_resumed_conversation_of_older_clis(meter: str, tmp_path: Path) -> None:
+    """2.1.280 and 2.1.300 have the earlier turns in their totals, and do not report what is new."""
+    frames = [
+        reply("a", out=1),
+        result(None, {OPUS: used(9100, 910, 1.0)}, 1.0, (100, 10)),
+        reply("b", 200, 1),
+        result(None, {OPUS: used(9300, 930, 1.0012)}, 1.0012, (200, 20)),
+    ]
+    seen = LIVE[meter](frames, tmp_path, resume="s")
+    numbers = expected(
+        {OPUS: Tokens(input=300, output=30)}, 0.0012, 0.0006
+    )  # the cost of the first turn is not reported
+    if meter == "telemetry":
+        assert seen.pop("output") == 21  # of the first turn it knows what its messages have
+    assert {name: pytest.approx(each) for name, each in numbers.items() if name in seen} == seen
 
 
 def test_replies_that_are_not_remembered_stay_in_the_sum() -> None:

@@ -126,25 +126,22 @@ class Replies(Generic[R]):
             self.total = self.total + added
             self.unreported[reply.model] = self.unreported.get(reply.model, Tokens()) + added
 
-    def reported(self, fresh: Fresh) -> Tokens:
-        """Take what a result has; return the tokens of replies that are not in it, of the kinds that cost."""
-        missing = Tokens()
-        if (
-            fresh.models is not None
-        ):  # 1.0.33 has no subagents in the background, whose replies may not be in a result yet
-            left = sum_of(self.unreported.values()) - fresh.tokens
-            missing = replace(larger(left, missing), replies=0, thinking=0)
+    def reported(self, fresh: Fresh) -> tuple[Tokens, Tokens]:
+        """Take a result; return the tokens that are new in it, and those of replies that are not in it, of the kinds that cost."""
+        known, missing = sum_of(self.unreported.values()), Tokens()
+        if fresh.models is not None:  # replies of subagents in the background may not be in it yet
+            missing = replace(larger(known - fresh.tokens, missing), replies=0, thinking=0)
         self.unreported = {} if missing == Tokens() else {self._model: missing}
-        return missing
+        return (fresh.tokens if fresh.usd is not None else larger(known, fresh.tokens)), missing
 
 
 class Fresh(NamedTuple):
     """Cost and tokens since the last result of the process.
 
     Attributes:
-        usd: dollars; None if the CLI reports none.
-        tokens: the tokens of all models.
-        models: cost and tokens by model; None from a CLI that does not report models.
+        usd: dollars; None if they are unknown.
+        tokens: the tokens of all models; if they are unknown, those of the main conversation.
+        models: cost and tokens by model; None if they are unknown.
     """
 
     usd: float | None
@@ -155,11 +152,15 @@ class Fresh(NamedTuple):
 class Results:
     """Reads what is new in a result: as the CLI reports it, or as the difference of the totals of the process.
 
-    The totals of 2.1.330 have the earlier turns of a conversation that was resumed, but it also reports what is new. Those of 1.0.33,
-    2.0.0 and 2.1.200 begin at zero in every process.
+    The totals of 2.1.280 and later have the earlier turns of a conversation that was resumed, those of 1.0.33, 2.0.0 and 2.1.200 do not.
+    2.1.328 and later also report what is new; 2.1.300 does not.
+
+    Args:
+        resumed: True if earlier turns may be in the first totals: then the cost of the first turn is unknown without such a report.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, resumed: bool = False) -> None:
+        self._resumed = resumed
         self._usd = 0.0
         self._models: dict[str, tuple[float, Tokens]] = {}
 
@@ -171,8 +172,9 @@ class Results:
         if result.model_usage_since_last_result is not None:
             new = _by_model(result.model_usage_since_last_result)
             return Fresh(sum(usd for usd, _ in new.values()), sum_of(tokens for _, tokens in new.values()), new)
-        usd = None if total is None else total - before if total >= before else total
-        if not now:
+        resumed, self._resumed = self._resumed, False
+        usd = None if total is None or resumed else total - before if total >= before else total
+        if not now or resumed:
             return Fresh(usd, tokens_of(result.usage) if result.usage is not None else Tokens(), None)
         new = {model: _since(used, last.get(model)) for model, used in now.items()}
         return Fresh(usd, sum_of(tokens for _, tokens in new.values()), new)

@@ -49,6 +49,7 @@ class Meter:
 
     Args:
         prices: prices of the caller by model; they also replace the estimates of the CLI.
+        resumed: True if the process continues a conversation.
 
     Attributes:
         usd: the cost so far, in US dollars.
@@ -56,7 +57,7 @@ class Meter:
         call: the mean cost and tokens of the model calls that the last message completed; None if it completed none.
     """
 
-    def __init__(self, prices: Mapping[str, Price]) -> None:
+    def __init__(self, prices: Mapping[str, Price], *, resumed: bool = False) -> None:
         self.usd: float = 0.0
         self.tokens: int = 0
         self.unpriced: str | None = None
@@ -64,7 +65,7 @@ class Meter:
         self.replies: int = 0
         self._prices = prices
         self._found = Replies(_Reply, _REPLIES_KEPT)
-        self._results = Results()
+        self._results = Results(resumed=resumed)
         self._last_price = _NO_PRICE
         self._reported = (0.0, 0)  # cost and tokens
         self._at_result = (0.0, 0, 0)  # cost, tokens and replies
@@ -102,11 +103,11 @@ class Meter:
     def _result(self, result: ResultMessage) -> None:
         """Take the totals of the CLI: they have the written tokens, and requests that leave no message, such as titles and compactions."""
         fresh = self._results.take(result)
-        usd = fresh.usd or 0.0
+        tokens, missing = self._found.reported(fresh)
+        usd = self._last_price.cost(tokens) if fresh.usd is None else fresh.usd
         if fresh.models is not None:
             usd = sum(self._cost_of(model, *used) for model, used in fresh.models.items())
-        self._reported = self._reported[0] + usd, self._reported[1] + fresh.tokens.total
-        missing = self._found.reported(fresh)
+        self._reported = self._reported[0] + usd, self._reported[1] + tokens.total
         for reply in self._found:
             reply.content = reply.estimated = 0
         self.usd = self._reported[0] + self._last_price.cost(missing)

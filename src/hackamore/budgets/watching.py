@@ -31,7 +31,8 @@ class Watch(Observation):
         self._subject = subject
         self._own_keys = keys
         self._keys = (*keys, "")  # of the last prompt; the narrower limit comes first, and is the one to name
-        self._meter = Meter(book.prices)
+        options = subject.options
+        self._meter = Meter(book.prices, resumed=options.resume is not None or options.continue_conversation)
         self._charged = (0, 0)
         self._name = secrets.token_hex(8)
         self._open: dict[str, tuple[str, ...]] = {}

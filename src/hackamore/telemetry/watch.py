@@ -185,7 +185,8 @@ class Watch(Observation):
         self._callbacks: dict[str, tuple[Span, float]] = {}
         self._requests: dict[str, tuple[str, float]] = {}
         self._replies = Replies(Reply, _REPLIES_KEPT)
-        self._results = Results()
+        options = subject.options
+        self._results = Results(resumed=options.resume is not None or options.continue_conversation)
 
     # -- turns ---------------------------------------------------------------------------------------------------------
 

@@ -388,7 +388,7 @@ class SessionBuilder:
             case "permission":
                 self._permitted(number, at, payload)
             case "hook":
-                self._hooked(number, at, payload)
+                self._decided(number, at, payload, "by a hook")
             case "mcp":
                 answer = as_object(payload, "mcp_response")
                 text = as_object(answer, "error").get("message") or text_of(as_object(answer, "result").get("content"))
@@ -397,9 +397,6 @@ class SessionBuilder:
                 self.close(number, at, "" if item.name == "initialize" else call_title(payload) or "done")
 
     def _permitted(self, number: int, at: float, payload: dict[str, Any]) -> None:
-        made = decision(payload)
-        verdict, message = short(made.verdict, 40), short(made.reason)
-        self.close(number, at, f"{verdict}: {message}" if message else verdict, "denied" if made.against else "ok")
         for update in as_list(payload.get("updatedPermissions")):
             changed = as_object(update)
             for rule in as_list(changed.get("rules")):
@@ -411,23 +408,20 @@ class SessionBuilder:
                 )
             if changed.get("mode"):
                 self.rule(f"permission callback ({changed.get('destination')})", changed["mode"])
-        self._decide(number, "denied" if made.against else "allowed", "by the permission callback", message)
+        self._decided(number, at, payload, "by the permission callback")
 
-    def _hooked(self, number: int, at: float, payload: dict[str, Any]) -> None:
+    def _decided(self, number: int, at: float, payload: dict[str, Any], source: str) -> None:
         made = decision(payload)
-        if not made.name:
-            self.close(number, at, call_title(payload) or "continue")
+        name, reason = short(made.name, 40), short(made.reason)
+        if not name:
+            kind = self._builder.items[number].kind
+            self.close(number, at, call_title(payload) or "continue" if kind == "hook" else "")
             return
-        reason = short(made.reason)
-        self.close(number, at, f"{made.name}: {reason}" if reason else made.name, "denied" if made.against else "ok")
-        if made.verdict in ("deny", "block", "allow", "approve"):
-            self._decide(number, "denied" if made.verdict in ("deny", "block") else "allowed", "by a hook", reason)
-
-    def _decide(self, number: int, verb: str, source: str, message: str) -> None:
+        self.close(number, at, f"{name}: {reason}" if reason else name, "denied" if made.against else "ok")
         parent = self._builder.items[number].parent
-        if parent >= 0:
-            call = self.item(parent)
-            call.decision = short(f"{verb} {source}{f': {message}' if message else ''}")
+        if parent >= 0 and made.verdict in ("deny", "block", "allow", "approve"):
+            verb = "denied" if made.verdict in ("deny", "block") else "allowed"
+            self.item(parent).decision = short(f"{verb} {source}{f': {reason}' if reason else ''}")
 
     def cancelled(self, at: float, line: int, request_id: str) -> None:
         """Take that the CLI no longer waits for an answer."""
@@ -564,9 +558,7 @@ class SessionBuilder:
             self._builder.samples.append(Sample(self.index, at, number, cost=cost))
         message = from_data({name: value for name, value in frame.items() if name in _NUMBERS})
         if isinstance(message, ResultMessage):
-            fresh = self._results_read.take(message)
-            self._reported = self._reported + fresh.tokens
-            self._spent.reported(fresh)
+            self._reported = self._reported + self._spent.reported(self._results_read.take(message))[0]
 
     # -- the process ------------------------------------------------------------------------------------------------
 
@@ -575,6 +567,8 @@ class SessionBuilder:
         arguments = [str(part) for part in as_list(fields.get("arguments"))]
         self.add(at, "session", "start", " ".join(arguments), refs=[("entry", line, -1)])
         self.fact("folder", fields.get("cwd"))
+        resumed = any(part.partition("=")[0] in ("--resume", "--continue") for part in arguments)
+        self._results_read = Results(resumed=resumed)
         flag = ""
         for part in arguments:
             name, _, value = part.partition("=") if part.startswith("--") else (flag, "", part)

@@ -302,4 +302,4 @@ def test_replies_that_are_not_remembered_stay_in_the_sum() -> None:
     for number in range(30):
         replies.frame(str(number), OPUS, {"input_tokens": 100}, agent=f"toolu_{number}")
     assert [each.key for each in replies] == [str(number) for number in range(20, 30)]
-    assert (replies.count, replies.total) == (30, Tokens(input=3000, replies=30))
+    assert (replies.count, replies.unreported) == (30, {OPUS: Tokens(input=3000, replies=30)})

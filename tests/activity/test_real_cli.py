@@ -42,7 +42,7 @@ def test_every_meter_counts_as_the_cli(real_cli: RealCLI, tmp_path: Path) -> Non
         "Agent",
         {"description": "d", "prompt": "Look.", "subagent_type": "general-purpose"} | {"run_in_background": False},
     )
-    replies = [
+    replies: list[Any] = [
         Reply("one", ToolCall("Bash", {"command": "true"}), usage=written(300, 100, 200)),
         Reply("two", usage=written(0, 100, 200)),
         Reply("three", usage=written(100, 100, 200)),

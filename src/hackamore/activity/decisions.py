@@ -43,18 +43,13 @@ def decision(answer: Mapping[str, Any] | None) -> Decision:
         return Decision("failed" if failed else "answered")
     specific = _object(answer.get("hookSpecificOutput"))
     request = _object(specific.get("decision"))  # of the event PermissionRequest
-    verdicts = (specific.get("permissionDecision"), request.get("behavior"), *map(answer.get, _VERDICTS))
-    reasons = (specific.get("permissionDecisionReason"), request.get("message"), *map(answer.get, _REASONS))
-    return Decision(_text(verdicts), answer.get("continue") is False, _text(reasons))
-
-
-_VERDICTS = ("decision", "behavior", "action")
-_REASONS = ("reason", "stopReason", "message")
+    made = specific.get("permissionDecision") or request.get("behavior") or answer.get("decision")
+    made = made or answer.get("behavior") or answer.get("action")
+    reason = specific.get("permissionDecisionReason") or request.get("message") or answer.get("reason")
+    reason = reason or answer.get("stopReason") or answer.get("message")
+    verdict, why = (value if isinstance(value, str) else "" for value in (made, reason))
+    return Decision(verdict, answer.get("continue") is False, why)
 
 
 def _object(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
-
-
-def _text(values: tuple[Any, ...]) -> str:
-    return next((value for value in values if value and isinstance(value, str)), "")

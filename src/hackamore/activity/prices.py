@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields
+from operator import add, attrgetter, sub
 from typing import TYPE_CHECKING, Any
 
 from hackamore.checked.fields import fail
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from hackamore.messages import ModelUsage
 
@@ -56,13 +57,18 @@ class Tokens:
         return self.input + self.output + self.cache_read + self.cache_write
 
     def __add__(self, other: Tokens) -> Tokens:
-        return Tokens(**{name: getattr(self, name) + getattr(other, name) for name in KINDS})
+        return _made(map(add, _numbers(self), _numbers(other)))
 
     def __sub__(self, other: Tokens) -> Tokens:
-        return Tokens(**{name: getattr(self, name) - getattr(other, name) for name in KINDS})
+        return _made(map(sub, _numbers(self), _numbers(other)))
 
 
 KINDS: tuple[str, ...] = tuple(each.name for each in fields(Tokens))
+_numbers: Callable[[Tokens], tuple[int, ...]] = attrgetter(*KINDS)
+
+
+def _made(numbers: Iterable[int]) -> Tokens:
+    return Tokens(**dict(zip(KINDS, numbers, strict=True)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,19 +221,17 @@ def _field(holder: object, name: str) -> Any:
 
 
 def _count(holder: object, name: str) -> int:
-    value = _field(holder, name)  # a file may have any value there
-    return max(value, 0) if isinstance(value, int) and not isinstance(value, bool) else 0
+    value = (
+        holder.get(name) if isinstance(holder, dict) else getattr(holder, name, 0)
+    )  # a file may have any value there
+    return value if type(value) is int and value > 0 else 0
 
 
 def larger(one: Tokens, other: Tokens) -> Tokens:
     """Return the larger number of each kind: the frames of a reply repeat its usage, which grows until the reply is complete."""
-    return one if one == other else Tokens(**{name: max(getattr(one, name), getattr(other, name)) for name in KINDS})
+    return one if one == other else _made(map(max, _numbers(one), _numbers(other)))
 
 
 def sum_of(parts: Iterable[Tokens]) -> Tokens:
     """Return the sum of tokens."""
-    sums = dict.fromkeys(KINDS, 0)
-    for part in parts:
-        for name in KINDS:
-            sums[name] += getattr(part, name)
-    return Tokens(**sums)
+    return _made(map(sum, zip(*map(_numbers, (Tokens(), *parts)), strict=True)))

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["Fresh", "Replies", "Reply", "Results", "goes_on"]
 
 
+NO_TOKENS = Tokens()
+
+
 class Reply:
     """A reply of the model.
 
@@ -36,7 +39,7 @@ class Reply:
         self.key = key
         self.model = model
         self.agent = agent
-        self.tokens = Tokens()
+        self.tokens = NO_TOKENS
         self.complete = self.over = False
 
 
@@ -52,13 +55,13 @@ class Replies(Generic[R]):
 
     Attributes:
         count: the replies so far.
-        total: the tokens of all replies.
+        added: the tokens by which the last usage was more than those before it of its reply.
         unreported: the tokens by model that no result has yet.
     """
 
     def __init__(self, kind: type[R], most: int | None = None) -> None:
         self.count = 0
-        self.total = Tokens()
+        self.added = NO_TOKENS
         self.unreported: dict[str, Tokens] = {}
         self._kind = kind
         self._most = most
@@ -87,6 +90,7 @@ class Replies(Generic[R]):
 
     def piece(self, event: Mapping[str, Any], agent: str = "") -> R | None:
         """Count a stream event of the wire, as `event` does."""
+        self.added = NO_TOKENS
         kind, body = event.get("type"), event.get("message")
         if kind == "message_start" and isinstance(body, dict) and isinstance(body.get("id"), str) and body["id"]:
             return self.frame(body["id"], str(body.get("model") or ""), body.get("usage"), agent)
@@ -100,6 +104,7 @@ class Replies(Generic[R]):
 
     def frame(self, key: str, model: str, usage: object = None, agent: str = "") -> R | None:
         """Count a frame of a reply; return the reply. None for a text that the CLI writes itself."""
+        self.added = NO_TOKENS
         if model == SYNTHETIC:
             return None
         reply = self._known.get(key)
@@ -119,12 +124,13 @@ class Replies(Generic[R]):
         return reply
 
     def _grow(self, reply: R, usage: object) -> None:
-        after = larger(reply.tokens, tokens_of(usage))
-        if after != reply.tokens:
-            added = after - reply.tokens
+        before, tokens = reply.tokens, tokens_of(usage)
+        after = tokens if before is NO_TOKENS else larger(before, tokens)
+        if after != before:
+            self.added = after if before is NO_TOKENS else after - before
             reply.tokens = after
-            self.total = self.total + added
-            self.unreported[reply.model] = self.unreported.get(reply.model, Tokens()) + added
+            unreported = self.unreported.get(reply.model)
+            self.unreported[reply.model] = self.added if unreported is None else unreported + self.added
 
     def reported(self, fresh: Fresh) -> tuple[Tokens, Tokens]:
         """Take a result; return the tokens that are new in it, and those of replies that are not in it, of the kinds that cost."""

@@ -73,7 +73,6 @@ class Meter:
     def take(self, message: Message) -> None:
         """Count any message of the process; messages come in the order of the wire."""
         self.call = self.unpriced = None
-        before = self._found.total
         reply: _Reply | None = None
         if isinstance(message, AssistantMessage) and message.usage is not None:
             reply = self._found.message(message)
@@ -86,7 +85,7 @@ class Meter:
             self._result(message)
         if reply is not None:
             self.replies = self._found.count
-            self._count(reply, self._found.total - before)
+            self._count(reply, self._found.added)
 
     def _count(self, reply: _Reply, added: Tokens) -> None:
         """Count what a reply has more than before, and an estimate of the written tokens that it does not have."""
@@ -106,7 +105,10 @@ class Meter:
         tokens, missing = self._found.reported(fresh)
         usd = self._last_price.cost(tokens) if fresh.usd is None else fresh.usd
         if fresh.models is not None:
-            usd = sum(self._cost_of(model, *used) for model, used in fresh.models.items())
+            usd = 0.0
+            for model, (cost, used) in fresh.models.items():
+                price = price_of(model, self._prices, {})
+                usd += cost if price is None else price.cost(used)
         self._reported = self._reported[0] + usd, self._reported[1] + tokens.total
         for reply in self._found:
             reply.content = reply.estimated = 0
@@ -117,10 +119,6 @@ class Meter:
         if replies > 0:
             self.call = max(self.usd - before_usd, 0.0) / replies, max(self.tokens - before_tokens, 0) / replies
         self._at_result = self.usd, self.tokens, self.replies
-
-    def _cost_of(self, model: str, usd: float, tokens: Tokens) -> float:
-        price = price_of(model, self._prices, {})
-        return usd if price is None else price.cost(tokens)
 
 
 def _size(block: object) -> int:

@@ -15,7 +15,7 @@ from hackamore.messages import AssistantMessage, TextBlock, ToolResultBlock, Too
 from hackamore.transcripts.transcript import read
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from hackamore.activity.prices import Price
     from hackamore.messages import Message
@@ -86,9 +86,12 @@ def _recovered(
     *,
     wants_output: bool,
 ) -> Recovered:
-    usd, tokens = _spent(
-        (message for part in (transcript, *transcript.subagents.values()) for message in part.messages), prices
-    )
+    replies = Replies(Reply)
+    for part in (transcript, *transcript.subagents.values()):
+        for message in part.messages:
+            replies.message(message)
+    usd = sum(price.cost(each.tokens) for each in replies if (price := price_of(each.model, prices)) is not None)
+    tokens = sum(each.tokens.total for each in replies)
     # The CLI writes the result of a tool a moment after it sends it: after its call, the next model call may be open as well.
     open_calls = sum(
         goes_on(part.messages[-1]) for part in (transcript, *transcript.subagents.values()) if len(part.messages)
@@ -98,15 +101,7 @@ def _recovered(
     if turns and turns[-1].prompt is not None and _text_of(turns[-1].prompt.content) == _text_of(prompt):
         answer = _answer(list(turns[-1].messages), wants_output=wants_output)
     text, output = answer or ("", None)
-    return Recovered(usd, tokens, open_calls if answer is None else 0, answer is not None, text, output)
-
-
-def _spent(messages: Iterable[Message], prices: Mapping[str, Price]) -> tuple[int, int]:
-    replies = Replies(Reply)
-    for message in messages:
-        replies.message(message)
-    usd = sum(price.cost(each.tokens) for each in replies if (price := price_of(each.model, prices)) is not None)
-    return round(usd * NANO), replies.total.total
+    return Recovered(round(usd * NANO), tokens, open_calls if answer is None else 0, answer is not None, text, output)
 
 
 def _answer(messages: Sequence[Message], *, wants_output: bool) -> tuple[str, str | None] | None:

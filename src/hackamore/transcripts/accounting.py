@@ -163,18 +163,17 @@ class _Scan:
                 continue
             cost = used.cost_usd - SEARCH * used.web_search_requests
             for name in {model, used.canonical_model or model}:
-                listed = _shape(name).cost(replace(tokens_of_model(used), web_searches=0))
+                listed = (price_of(name, {}) or _USUAL).cost(replace(tokens_of_model(used), web_searches=0))
                 if listed > 0 and cost > 0:
                     before = self.recorded.get(name, (0.0, 0.0))
                     self.recorded[name] = before[0] + cost, before[1] + listed
 
     def prices(self) -> dict[str, Price]:
         """Return the prices that follow from the recorded costs."""
-        return {model: _scaled(_shape(model), cost / listed) for model, (cost, listed) in self.recorded.items()}
-
-
-def _shape(model: str) -> Price:
-    return price_of(model, {}) or _USUAL
+        return {
+            model: _scaled(price_of(model, {}) or _USUAL, cost / listed)
+            for model, (cost, listed) in self.recorded.items()
+        }
 
 
 def _scaled(price: Price, factor: float) -> Price:

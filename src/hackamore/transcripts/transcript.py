@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast, overload
 import msgspec
 from msgspec import Raw
 
+from hackamore.activity.prices import sum_of
 from hackamore.activity.replies import Replies, Reply
 from hackamore.errors import DecodeError, SessionNotFoundError, TranscriptError, escape_terminal
 from hackamore.messages import AssistantMessage, ToolResultBlock, ToolUseBlock, UserMessage
@@ -672,4 +673,4 @@ def _tokens(messages: Messages | Iterator[TranscriptMessage]) -> Tokens:
     replies = Replies(Reply)
     for message in messages:
         replies.message(message)
-    return replies.total
+    return sum_of(reply.tokens for reply in replies)

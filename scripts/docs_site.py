@@ -57,7 +57,7 @@ API: dict[str, tuple[str, str, str]] = {
     "budgets": (
         "Budgets",
         "Limits of cost and tokens, accounts and prices.",
-        "hackamore.budgets.budget hackamore.budgets.prices",
+        "hackamore.budgets.budget hackamore.activity.prices",
     ),
     "telemetry": (
         "Telemetry and observers",

@@ -92,6 +92,13 @@ MORE_TESTS = {
         "tests/answering/test_servers.py",
         "tests/testing/script/test_report.py",
     ),
+    "activity": (
+        "tests/budgets/test_metering.py",
+        "tests/fleet/test_recovery.py",
+        "tests/telemetry/test_reports.py",
+        "tests/traces/test_items.py",
+        "tests/transcripts/test_accounting.py",
+    ),
     "budgets": ("tests/fleet/test_lost_workers.py", "tests/transcripts/test_accounting.py"),
     "pool": ("tests/telemetry/test_pools.py",),
     "storage": (

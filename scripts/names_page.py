@@ -36,6 +36,7 @@ GROUPS = (
 )
 MESSAGES = frozenset({"ContentBlock", "RateLimitEvent", "StreamEvent"})
 PACKAGES = {
+    "hackamore.activity": "configuration",
     "hackamore.aio.session": "sessions",
     "hackamore.budgets": "configuration",
     "hackamore.dialogs": "permissions",

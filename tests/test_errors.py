@@ -125,7 +125,8 @@ def test_control_characters_of_both_sets_are_escaped_for_a_terminal() -> None:
         code: f"a\\x{code:02x}[31mb" for code in CONTROLS
     }
     # So are marks that change the direction of text, and halves of characters, which cannot be printed.
-    for code in (*DIRECTIONS, 0xD800, 0xDFFF):
+    # The same goes for what has no width, and for separators that some programs take for a newline.
+    for code in (*DIRECTIONS, 0xD800, 0xDFFF, 0x200B, 0x2028, 0x2029, 0x2065, 0xFEFF):
         assert errors.escape_terminal(f"a{chr(code)}b") == f"a\\u{code:04x}b"
     # And characters that hide, or that some programs take for a newline.
     for code in (0xAD, 0x200B, 0x2028, 0x2029, 0x2060, 0x2065, 0x3164, 0xFEFF, 0xFFF9):

@@ -32,7 +32,7 @@ PLACES: dict[str, str] = {
         "hackamore.aio.query": "QueryStream query run",
         "hackamore.aio.session": "Session Turn start_session",
         "hackamore.budgets.budget": "Budget",
-        "hackamore.budgets.prices": "Price",
+        "hackamore.activity.prices": "Price",
         "hackamore.options.bounds": "Limits Timeouts",
         "hackamore.dialogs": "ElicitationRequest ElicitationResult UserDialogRequest UserDialogResult",
         "hackamore.errors": (

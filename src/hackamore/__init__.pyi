@@ -43,6 +43,9 @@ from hackamore._engine.session.events import (
 from hackamore._version import (
     __version__,
 )
+from hackamore.activity.prices import (
+    Price,
+)
 from hackamore.aio.mapping import (
     MapStream,
     map,
@@ -62,9 +65,6 @@ from hackamore.aio.session import (
 )
 from hackamore.budgets.budget import (
     Budget,
-)
-from hackamore.budgets.prices import (
-    Price,
 )
 from hackamore.checked.schemas import (
     OutputError,

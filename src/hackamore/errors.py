@@ -80,7 +80,7 @@ __all__ = [
 # C0 without tab and newline, DEL, C1; characters without a width that hide or reorder what is around them (soft hyphen, direction
 # marks and overrides, zero-width spaces, invisible operators, annotations, tags); separators that some programs take for a newline;
 # surrogates. ZWNJ, ZWJ and variation selectors stay: scripts and emoji need them.
-UNSAFE = re.compile(
+UNSAFE: re.Pattern[str] = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164"
     "\ud800-\udfff\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
@@ -105,6 +105,11 @@ def escape_terminal(text: str, limit: int = 2_000) -> str:
     """
     if len(text) > limit:
         text = f"[... {len(text) - limit} characters left out] " + text[-limit:]
+    return escape_unsafe(text)
+
+
+def escape_unsafe(text: str) -> str:
+    """Return `text` with the characters of `UNSAFE` as escapes."""
     return UNSAFE.sub(_escape, text)
 
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from hackamore.cli.terminal import Cleaner, clean, escape_json
+from hackamore.activity.words import clean
+from hackamore.cli.terminal import Cleaner, escape_json
 from tests.cli.command import Command, Ran
 
 NASTY = {

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hackamore import transcripts
+from hackamore.budgets import PRICES
 from hackamore.transcripts import Price, Tokens
 from tests.contract import shows
 from tests.transcripts.disk import Writer, some_id, tool_use
@@ -202,3 +203,24 @@ def test_recorded_costs_of_all_conversations_make_the_price(tmp_path: Path) -> N
     assert costs == {"known": 3.0, "alias": 4.0, "free": 0, "searches": 0, "nothing": 0}
     assert report.unpriced.keys() == {"free", "searches", "nothing"}
     assert {name: price.output / price.input for name, price in report.prices.items()} == {"known": 5, "alias": 5}
+
+
+def test_recorded_costs_of_a_listed_model_keep_the_ratios_of_the_list(tmp_path: Path) -> None:
+    """Tokens from the cache cost a twentieth of others for this model, not a tenth: the CLI (2.1.330) counts by its list."""
+    price = PRICES["claude-opus-5-5"]
+    reading, writing = Tokens(input=1_000, cache_read=1_000_000), Tokens(input=1_000, output=50_000)
+    both = reading + writing
+    for name, tokens in (("reading", reading), ("writing", writing)):
+        writer = Writer(cwd=f"/{name}")
+        used = {
+            "input_tokens": tokens.input,
+            "output_tokens": tokens.output,
+            "cache_read_input_tokens": tokens.cache_read,
+        }
+        writer.assistant("x", id=name, usage=used)
+        recorded = {"inputTokens": both.input, "outputTokens": both.output, "cacheReadInputTokens": both.cache_read}
+        state = {**recorded, "costUSD": price.cost(both), "costBasis": "list"}
+        writer.note("cost-state", totalCostUSD=1, modelUsage={"claude-opus-5-5": state})
+        writer.save(tmp_path)
+    rows = {row.key: row.cost for row in transcripts.usage("project", config_dir=tmp_path).rows}
+    assert rows == {"/reading": pytest.approx(price.cost(reading)), "/writing": pytest.approx(price.cost(writing))}

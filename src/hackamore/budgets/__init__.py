@@ -8,8 +8,8 @@
 
 from __future__ import annotations
 
+from hackamore.activity.prices import PRICES, PRICES_FROM, Price, Tokens
 from hackamore.budgets.amounts import Account, Allowance, Spend
 from hackamore.budgets.budget import KeyedBudget
-from hackamore.budgets.prices import PRICES, PRICES_FROM, Price, Tokens
 
 __all__ = ["PRICES", "PRICES_FROM", "Account", "Allowance", "KeyedBudget", "Price", "Spend", "Tokens"]

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, NamedTuple
 
+from hackamore.activity.prices import MOST_USD, Price
 from hackamore.budgets.amounts import Account, Allowance, Spend
 from hackamore.budgets.ledger import NANO, Bounds, Row
-from hackamore.budgets.prices import MOST_USD, Price
 from hackamore.checked.fields import fail, wrong
 from hackamore.errors import BudgetExceededError, OptionsError
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
+from hackamore.activity.prices import MOST_USD
 from hackamore.budgets.amounts import Account, Allowance, Spend
 from hackamore.budgets.book import (
     MOST_TOKENS,
@@ -17,7 +18,6 @@ from hackamore.budgets.book import (
     nano,
 )
 from hackamore.budgets.ledger import Ledger
-from hackamore.budgets.prices import MOST_USD
 from hackamore.budgets.watching import Watch
 from hackamore.checked.fields import integer, number, path_text
 from hackamore.errors import OptionsError
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Mapping
 
-    from hackamore.budgets.prices import Price
+    from hackamore.activity.prices import Price
     from hackamore.options.observing import Observation, Subject
 
 __all__ = ["Budget", "KeyedBudget"]

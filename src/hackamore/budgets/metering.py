@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from hackamore.budgets.prices import SYNTHETIC, Price, Tokens, larger, price_of, sum_of, tokens_of
+from hackamore.activity.prices import Price, Tokens, price_of
+from hackamore.activity.replies import Replies, Reply, Results
 from hackamore.messages import (
     AssistantMessage,
     ResultMessage,
@@ -19,16 +18,14 @@ from hackamore.messages import (
     TextBlock,
     ThinkingBlock,
     ToolUseBlock,
-    UserMessage,
 )
-from hackamore.messages.conversation import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hackamore.messages import Message, ModelUsage
+    from hackamore.messages import Message
 
-__all__ = ["Meter", "goes_on"]
+__all__ = ["Meter"]
 
 _REPLIES_KEPT = 1_000
 _BYTES_PER_TOKEN = 3
@@ -36,16 +33,15 @@ _BYTES_PER_TOKEN = 3
 _NO_PRICE = Price(input=0, output=0)
 
 
-class _Reply:
-    __slots__ = ("content", "estimated", "frames", "price", "tokens", "whole")
+class _Reply(Reply):
+    __slots__ = ("content", "estimated", "frames", "price")
 
-    def __init__(self, price: Price) -> None:
-        self.price = price
-        self.tokens = Tokens()
+    def __init__(self, key: str, model: str, agent: str) -> None:
+        super().__init__(key, model, agent)
+        self.price: Price | None = None
         self.frames: set[str | None] = set()
         self.content = 0  # tokens that were written, from the size of the content
         self.estimated = 0  # the part of them that is counted, beyond those that the API reported
-        self.whole = False
 
 
 class Meter:
@@ -53,6 +49,7 @@ class Meter:
 
     Args:
         prices: prices of the caller by model; they also replace the estimates of the CLI.
+        resumed: True if the process continues a conversation.
 
     Attributes:
         usd: the cost so far, in US dollars.
@@ -60,147 +57,68 @@ class Meter:
         call: the mean cost and tokens of the model calls that the last message completed; None if it completed none.
     """
 
-    def __init__(self, prices: Mapping[str, Price]) -> None:
+    def __init__(self, prices: Mapping[str, Price], *, resumed: bool = False) -> None:
         self.usd: float = 0.0
         self.tokens: int = 0
         self.unpriced: str | None = None
         self.call: tuple[float, float] | None = None
         self.replies: int = 0
         self._prices = prices
-        self._found: dict[str, _Reply] = {}
-        self._streamed: dict[str | None, str] = {}
-        self._known = Tokens()  # as the API counted them, of all replies
+        self._found = Replies(_Reply, _REPLIES_KEPT)
+        self._results = Results(resumed=resumed)
         self._last_price = _NO_PRICE
-        self._reported_usd = 0.0
-        self._reported = Tokens()
-        self._last_total: tuple[float, dict[str, tuple[float, Tokens]]] = (0.0, {})
+        self._reported = (0.0, 0)  # cost and tokens
         self._at_result = (0.0, 0, 0)  # cost, tokens and replies
 
     def take(self, message: Message) -> None:
         """Count any message of the process; messages come in the order of the wire."""
         self.call = self.unpriced = None
-        if isinstance(message, AssistantMessage):
-            self._assistant(message)
+        reply: _Reply | None = None
+        if isinstance(message, AssistantMessage) and message.usage is not None:
+            reply = self._found.message(message)
+            if reply is not None and not reply.complete and message.uuid not in reply.frames:
+                reply.frames.add(message.uuid)
+                reply.content += sum(map(_size, message.content)) // _BYTES_PER_TOKEN
         elif isinstance(message, StreamEvent):
-            self._event(message)
+            reply = self._found.event(message)
         elif isinstance(message, ResultMessage):
             self._result(message)
+        if reply is not None:
+            self.replies = self._found.count
+            self._count(reply, self._found.added)
 
-    # -- replies -------------------------------------------------------------------------------------------------------
-
-    def _assistant(self, message: AssistantMessage) -> None:
-        if message.model == SYNTHETIC or message.usage is None:
-            return
-        reply = self._reply(message.message_id or message.uuid or "", message.model or "")
-        if not reply.whole and message.uuid not in reply.frames:
-            reply.frames.add(message.uuid)
-            reply.content += sum(map(_size, message.content)) // _BYTES_PER_TOKEN
-        self._counted(reply, tokens_of(message.usage))
-
-    def _event(self, message: StreamEvent) -> None:
-        kind = message.event_type
-        if kind not in ("message_start", "message_delta"):
-            return
-        event = message.event
-        body = event.get("message") if kind == "message_start" else event
-        if not isinstance(body, dict):
-            return
-        try:
-            tokens = tokens_of(msgspec.convert(body.get("usage"), Usage))
-        except msgspec.ValidationError:
-            return  # the whole message and the result have it, too
-        parent = message.parent_tool_use_id
-        if kind == "message_start":
-            self._streamed[parent] = str(body.get("id") or "")
-            self._counted(self._reply(self._streamed[parent], str(body.get("model") or "")), tokens)
-        elif (reply := self._found.get(self._streamed.get(parent, ""))) is not None:
-            reply.whole = True
-            self._counted(reply, tokens)
-
-    def _reply(self, key: str, model: str) -> _Reply:
-        reply = self._found.get(key)
-        if reply is None:
-            reply = self._found[key] = _Reply(price_of(model, self._prices) or _NO_PRICE)
-            self._last_price = reply.price
-            self.replies += 1
-            if len(self._found) > _REPLIES_KEPT:
-                del self._found[next(iter(self._found))]
+    def _count(self, reply: _Reply, added: Tokens) -> None:
+        """Count what a reply has more than before, and an estimate of the written tokens that it does not have."""
+        if reply.price is None:
+            reply.price = self._last_price = price_of(reply.model, self._prices) or _NO_PRICE
         if reply.price is _NO_PRICE:
-            self.unpriced = model
-        return reply
-
-    def _counted(self, reply: _Reply, tokens: Tokens) -> None:
-        """Take the usage of a reply, as far as it is larger than before, and an estimate of the written tokens that it does not have."""
-        after = larger(reply.tokens, tokens)
-        added = after - reply.tokens
-        reply.tokens = after
-        self._known = self._known + added
-        estimated = 0 if reply.whole else max(reply.content - after.output, 0)
+            self.unpriced = reply.model
+        estimated = 0 if reply.complete else max(reply.content - reply.tokens.output, 0)
         added = added + Tokens(output=estimated - reply.estimated)
         reply.estimated = estimated
         self.usd += reply.price.cost(added)
         self.tokens += added.total
 
-    # -- results -------------------------------------------------------------------------------------------------------
-
     def _result(self, result: ResultMessage) -> None:
         """Take the totals of the CLI: they have the written tokens, and requests that leave no message, such as titles and compactions."""
-        usd, tokens = self._since(result)
-        self._reported_usd += usd
-        self._reported = self._reported + tokens
-        # Replies of subagents in the background may not be in them yet.
-        beyond = self._known - self._reported
-        missing = Tokens(
-            input=max(beyond.input, 0),
-            output=max(beyond.output, 0),
-            cache_read=max(beyond.cache_read, 0),
-            cache_write_5m=max(beyond.cache_write, 0),
-            web_searches=max(beyond.web_searches, 0),
-        )
-        for reply in self._found.values():
+        fresh = self._results.take(result)
+        tokens, missing = self._found.reported(fresh)
+        usd = self._last_price.cost(tokens) if fresh.usd is None else fresh.usd
+        if fresh.models is not None:
+            usd = 0.0
+            for model, (cost, used) in fresh.models.items():
+                price = price_of(model, self._prices, {})
+                usd += cost if price is None else price.cost(used)
+        self._reported = self._reported[0] + usd, self._reported[1] + tokens.total
+        for reply in self._found:
             reply.content = reply.estimated = 0
-        self.usd = self._reported_usd + self._last_price.cost(missing)
-        self.tokens = self._reported.total + missing.total
+        self.usd = self._reported[0] + self._last_price.cost(missing)
+        self.tokens = self._reported[1] + missing.total
         before_usd, before_tokens, before_replies = self._at_result
         replies = self.replies - before_replies
         if replies > 0:
             self.call = max(self.usd - before_usd, 0.0) / replies, max(self.tokens - before_tokens, 0) / replies
         self._at_result = self.usd, self.tokens, self.replies
-
-    def _since(self, result: ResultMessage) -> tuple[float, Tokens]:
-        """Return cost and tokens since the last result of this process."""
-        if result.model_usage_since_last_result is not None:
-            parts = [self._cost_of(name, used) for name, used in result.model_usage_since_last_result.items()]
-            return sum(usd for usd, _ in parts), sum_of(tokens for _, tokens in parts)
-        total = result.total_cost_usd or 0.0
-        now = {name: self._cost_of(name, used) for name, used in result.model_usage.items()}
-        last_total, last = self._last_total
-        self._last_total = total, now
-        if not now:  # an old version of the CLI
-            tokens = tokens_of(result.usage) if result.usage is not None else Tokens()
-            return (total if total < last_total else total - last_total), tokens
-        usd, tokens = 0.0, Tokens()
-        for name, (cost, used) in now.items():
-            before = last.get(name, (0.0, Tokens()))
-            fresh = cost < before[0]  # the conversation was cleared
-            usd += cost if fresh else cost - before[0]
-            tokens = tokens + (used if fresh else used - before[1])
-        return usd, tokens
-
-    def _cost_of(self, model: str, used: ModelUsage) -> tuple[float, Tokens]:
-        long = used.cache_creation_ephemeral_1h_input_tokens or 0
-        tokens = Tokens(
-            input=used.input_tokens,
-            output=used.output_tokens,
-            cache_read=used.cache_read_input_tokens,
-            cache_write_5m=max(used.cache_creation_input_tokens - long, 0),
-            cache_write_1h=long,
-            web_searches=used.web_search_requests,
-        )
-        price = price_of(model, self._prices, {})
-        if price is not None:
-            return price.cost(tokens), tokens
-        return used.cost_usd, tokens
 
 
 def _size(block: object) -> int:
@@ -213,10 +131,3 @@ def _size(block: object) -> int:
             return len(bytes(block.input_raw))
         case _:
             return 0
-
-
-def goes_on(message: Message) -> bool:
-    """Return whether the model is called again after this message."""
-    if isinstance(message, AssistantMessage):
-        return any(isinstance(block, ToolUseBlock) for block in message.content)
-    return isinstance(message, UserMessage)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING
 
+from hackamore.activity.replies import goes_on
 from hackamore.budgets.book import nano
-from hackamore.budgets.metering import Meter, goes_on
+from hackamore.budgets.metering import Meter
 from hackamore.errors import BudgetError, UnknownPriceError
 from hackamore.options.observing import Observation
 
@@ -28,7 +29,8 @@ class Watch(Observation):
         self._subject = subject
         self._own_keys = keys
         self._keys = (*keys, "")  # of the last prompt; the narrower limit comes first, and is the one to name
-        self._meter = Meter(book.prices)
+        options = subject.options
+        self._meter = Meter(book.prices, resumed=options.resume is not None or options.continue_conversation)
         self._charged = (0, 0)
         self._name = secrets.token_hex(8)
         self._open: dict[str, tuple[str, ...]] = {}

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hackamore._engine.launch import find_cli
 from hackamore._engine.queries.outcomes import with_output_type
+from hackamore.activity.words import clean
 from hackamore.aio.session import Session
 from hackamore.checked.schemas import decode_output
 from hackamore.cli.running import FAILED, NOT_STARTED, run_async, show_query
-from hackamore.cli.terminal import clean
 from hackamore.cli.transcript import Transcript, summary
 from hackamore.errors import CLINotFoundError
 from hackamore.hooks import HookMatcher, HookOutput

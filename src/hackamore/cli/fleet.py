@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from hackamore.activity.words import one_line
 from hackamore.budgets.budget import Budget
 from hackamore.cli import trace_page
 from hackamore.cli.flags import build_options
@@ -22,7 +23,7 @@ from hackamore.cli.fleet_tasks import read_tasks
 from hackamore.cli.fleet_view import EventLines, FleetDisplay, cost, count, duration, summary
 from hackamore.cli.running import FAILED, USAGE, signals
 from hackamore.cli.sessions import write_table
-from hackamore.cli.terminal import escape_json, one_line
+from hackamore.cli.terminal import escape_json
 from hackamore.errors import OptionsError, escape_terminal
 from hackamore.fleet import Copy, Fleet, Folder, Worktree, dask_executor
 from hackamore.fleet.journal import Journal, open_journal

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 from rich.progress_bar import ProgressBar
 
-from hackamore.cli.terminal import Terminal, clean, escape_json, one_line
+from hackamore.activity.words import clean, one_line
+from hackamore.cli.terminal import Terminal, escape_json
 from hackamore.errors import HackamoreError
 from hackamore.fleet.events import ConcurrencyChanged, TaskChanged, TaskFinished
 

@@ -15,7 +15,7 @@ import termios
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from hackamore.cli.terminal import clean, one_line
+from hackamore.activity.words import clean, one_line
 from hackamore.dialogs import ElicitationResult
 from hackamore.errors import DecodeError, OptionsError
 from hackamore.permissions import (

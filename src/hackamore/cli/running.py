@@ -15,8 +15,8 @@ from contextlib import contextmanager, nullcontext, suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
+from hackamore.activity.words import one_line
 from hackamore.cli.flags import LOG_LEVELS, build_options, read_prompt
-from hackamore.cli.terminal import one_line
 from hackamore.cli.transcript import FinalText, RawLines, Transcript
 from hackamore.errors import HackamoreError, OptionsError, StartError, StreamWarning
 from hackamore.messages import ResultError

@@ -17,8 +17,9 @@ import msgspec
 from rich.cells import cell_len
 
 from hackamore import transcripts
+from hackamore.activity.words import clean, one_line
 from hackamore.cli.running import FAILED, USAGE
-from hackamore.cli.terminal import clean, escape_json, one_line
+from hackamore.cli.terminal import escape_json
 from hackamore.cli.transcript import Transcript
 from hackamore.errors import AmbiguousSessionError, OptionsError, SessionNotFoundError, escape_terminal
 from hackamore.transcripts.export import export_pieces

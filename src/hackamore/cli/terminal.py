@@ -21,14 +21,14 @@ from rich.console import Console
 from rich.segment import Segment, Segments
 from rich.style import Style
 
-from hackamore.errors import UNSAFE, escape_terminal
+from hackamore.activity.words import clean
+from hackamore.errors import UNSAFE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
     from typing import TextIO
 
-_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 _HELD = ("\r", *map(chr, range(0xD800, 0xDC00)))
 _PLAIN_WIDTH = 160
 _WORDS = re.compile(r"\s+|\S+")
@@ -42,17 +42,6 @@ _SPIN_AFTER = 0.4
 def _escape_for_json(found: re.Match[str]) -> str:
     units = found[0].encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
-
-
-def clean(text: str) -> str:
-    """Return `text` safe for a terminal, its newlines and tabs kept; CR LF counts as a newline."""
-    text = _PAIR.sub(lambda pair: pair[0].encode("utf-16", "surrogatepass").decode("utf-16"), text)
-    return escape_terminal(text.replace("\r\n", "\n"), limit=sys.maxsize)
-
-
-def one_line(text: object) -> str:
-    """Return the text of a value, safe for a terminal and on one line."""
-    return clean(str(text)).replace("\n", " ")
 
 
 def escape_json(text: str) -> str:

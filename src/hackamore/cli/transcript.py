@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from hackamore.cli.terminal import clean, escape_json, one_line
+from hackamore.activity.prices import sum_of, tokens_of, tokens_of_model
+from hackamore.activity.words import clean, one_line, telling
+from hackamore.cli.terminal import escape_json
 from hackamore.errors import DecodeError, StreamWarning
 from hackamore.messages import AssistantMessage, ResultError, ResultMessage, StreamEvent, TextBlock, UserMessage
 from hackamore.messages import content as blocks
@@ -21,8 +23,6 @@ _THINKING = "dim italic"
 _PLAIN_THINKING = "(thinking) "
 _RESULT_LINES = 6
 _CALL_LINES = 4
-# The argument that says most about a call; of other tools all arguments are shown as JSON.
-_TELLING = ("command", "file_path", "notebook_path", "pattern", "url", "query", "description", "skill")
 _SECONDARY = frozenset({"description", "timeout", "content", "old_string", "new_string", "prompt", "subagent_type"})
 
 
@@ -328,31 +328,18 @@ class Transcript:
 
 def summary(result: ResultMessage, dot: str = " · ", *, name_session: bool = True) -> str:
     """Return one line: turns, tokens, cost, duration, session."""
-    read, cached, written = _tokens(result)
-    tokens = f"{read:,} tokens in"
-    if cached:
-        tokens += f" ({cached:,} cached)"
-    parts = [f"{result.num_turns} turn" + ("" if result.num_turns == 1 else "s"), f"{tokens}, {written:,} out"]
+    used = sum_of(map(tokens_of_model, result.model_usage.values()))
+    if not result.model_usage and result.usage is not None:
+        used = tokens_of(result.usage)
+    cached = f" ({used.cache_read:,} cached)" if used.cache_read else ""
+    tokens = f"{used.total - used.output:,} tokens in{cached}, {used.output:,} out"
+    parts = [f"{result.num_turns} turn" + ("" if result.num_turns == 1 else "s"), tokens]
     if result.total_cost_usd is not None:
         parts.append(f"${result.total_cost_usd:.4f}")
     parts.append(f"{result.duration_ms / 1000:.1f} s")
     if name_session and result.session_id:
         parts.append(f"session {result.session_id}")
     return dot.join(parts)
-
-
-def _tokens(result: ResultMessage) -> tuple[int, int, int]:
-    """Return tokens read (from the cache and not), tokens read from the cache, tokens written."""
-    counts = [
-        (use.input_tokens + use.cache_creation_input_tokens, use.cache_read_input_tokens, use.output_tokens)
-        for use in result.model_usage.values()
-    ]
-    if not counts and result.usage is not None:
-        total = result.usage
-        created = total.cache_creation_input_tokens or 0
-        counts = [(total.input_tokens + created, total.cache_read_input_tokens or 0, total.output_tokens)]
-    cached = sum(count[1] for count in counts)
-    return sum(count[0] for count in counts) + cached, cached, sum(count[2] for count in counts)
 
 
 def _show_trouble(terminal: Terminal, item: StreamWarning | DecodeError) -> None:
@@ -400,14 +387,14 @@ def _call_text(block: Any) -> list[str]:
         arguments = block.input
     except DecodeError:
         return clean(bytes(block.input_raw)[:400].decode("utf-8", "replace")).split("\n")
-    for name in _TELLING:
-        if isinstance(value := arguments.get(name), str) and value:
-            rest = {key: other for key, other in arguments.items() if key != name and key not in _SECONDARY}
-            content = arguments.get("content")
-            text = value + (f"  {_compact(rest)}" if rest else "")
-            if name == "file_path" and isinstance(content, str):
-                text += f"  ({content.count(chr(10)) + (not content.endswith(chr(10)))} lines)"
-            return clean(text).strip("\n").split("\n")
+    name = telling(arguments)
+    if name is not None:
+        rest = {key: other for key, other in arguments.items() if key != name and key not in _SECONDARY}
+        content = arguments.get("content")
+        text = arguments[name] + (f"  {_compact(rest)}" if rest else "")
+        if name == "file_path" and isinstance(content, str):
+            text += f"  ({content.count(chr(10)) + (not content.endswith(chr(10)))} lines)"
+        return clean(text).strip("\n").split("\n")
     return clean(_compact(arguments) if arguments else "").split("\n")
 
 

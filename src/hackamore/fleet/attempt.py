@@ -116,7 +116,7 @@ class AttemptRun:
         self._transport = transport
         self._lease: Lease = order.lease
         self._session_id: str = order.lease.session_id
-        self._meter = Meter(order.prices)
+        self._meter = Meter(order.prices, resumed=order.lease.resumed)
         self._noted = (0, 0)
         self._place: Place | None = None
         self._open = False

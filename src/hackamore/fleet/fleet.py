@@ -21,8 +21,8 @@ from hackamore.fleet.task import FleetRow, Task
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from hackamore.activity.prices import Price
     from hackamore.budgets.budget import Budget
-    from hackamore.budgets.prices import Price
     from hackamore.fleet.journal import Attempt
     from hackamore.fleet.workspaces import Workspace
     from hackamore.options.options import Options

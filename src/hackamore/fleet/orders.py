@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 if TYPE_CHECKING:
-    from hackamore.budgets.prices import Price
+    from hackamore.activity.prices import Price
     from hackamore.errors import HackamoreError
     from hackamore.fleet.journal import Lease
     from hackamore.fleet.states import Cause

@@ -22,7 +22,7 @@ from hackamore.options.retry import Retry
 from hackamore.transports.base import TransportSource
 
 if TYPE_CHECKING:
-    from hackamore.budgets.prices import Price
+    from hackamore.activity.prices import Price
     from hackamore.fleet.journal import Journal
 
 __all__ = ["FleetPlan"]

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from hackamore.budgets.metering import goes_on
-from hackamore.budgets.prices import SYNTHETIC, larger, price_of, tokens_of
+from hackamore.activity.prices import SYNTHETIC, price_of
+from hackamore.activity.replies import Replies, Reply, goes_on
 from hackamore.errors import SessionNotFoundError, TranscriptError
 from hackamore.messages import AssistantMessage, TextBlock, ToolResultBlock, ToolUseBlock, UserMessage
 from hackamore.options.environment import inherited_variables
 from hackamore.transcripts.transcript import read
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from hackamore.budgets.prices import Price, Tokens
+    from hackamore.activity.prices import Price
     from hackamore.messages import Message
     from hackamore.options.options import Options
     from hackamore.transcripts.transcript import Transcript
@@ -89,7 +89,12 @@ def _recovered(
     killed: bool,
 ) -> Recovered:
     parts = (transcript, *transcript.subagents.values())
-    usd, tokens = _spent((message for part in parts for message in part.messages), prices)
+    replies = Replies(Reply)
+    for part in parts:
+        for message in part.messages:
+            replies.message(message)
+    usd = sum(price.cost(each.tokens) for each in replies if (price := price_of(each.model, prices)) is not None)
+    tokens = sum(each.tokens.total for each in replies)
     # The CLI writes the result of a tool a moment after it sends it: after its call, the next model call may be open as well.
     calls = sum(goes_on(part.messages[-1]) for part in parts if len(part.messages))
     if killed:  # It also writes prompts and replies late: the next call may be that of a reply that is not written.
@@ -99,18 +104,7 @@ def _recovered(
     if turns and turns[-1].prompt is not None and _text_of(turns[-1].prompt.content) == _text_of(prompt):
         answer = _answer(list(turns[-1].messages), wants_output=wants_output)
     text, output = answer or ("", None)
-    return Recovered(usd, tokens, calls if answer is None else 0, answer is not None, text, output)
-
-
-def _spent(messages: Iterable[Message], prices: Mapping[str, Price]) -> tuple[int, int]:
-    replies: dict[str, tuple[str, Tokens]] = {}
-    for message in messages:
-        if isinstance(message, AssistantMessage) and message.usage is not None and message.model != SYNTHETIC:
-            key = message.message_id or message.uuid or ""
-            found = tokens_of(message.usage)
-            replies[key] = message.model, larger(replies[key][1], found) if key in replies else found
-    usd = sum(price.cost(each) for model, each in replies.values() if (price := price_of(model, prices)) is not None)
-    return round(usd * NANO), sum(each.total for _, each in replies.values())
+    return Recovered(round(usd * NANO), tokens, calls if answer is None else 0, answer is not None, text, output)
 
 
 def _answer(messages: Sequence[Message], *, wants_output: bool) -> tuple[str, str | None] | None:

@@ -12,12 +12,14 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
 from opentelemetry import context as contexts
 from opentelemetry import propagate
 from opentelemetry.trace import Link, SpanKind, Status, StatusCode, set_span_in_context
 
-from hackamore.budgets.prices import SYNTHETIC
+from hackamore.activity.decisions import decision
+from hackamore.activity.prices import Tokens, tokens_of
+from hackamore.activity.replies import Replies, Reply, Results
+from hackamore.activity.words import AGENT_TOOLS
 from hackamore.messages import (
     AssistantMessage,
     McpToolUseBlock,
@@ -31,12 +33,10 @@ from hackamore.messages import (
     ToolUseBlock,
     UserMessage,
 )
-from hackamore.messages.conversation import Usage  # noqa: TC001 - decoders read it
 from hackamore.options.observing import Observation
 from hackamore.telemetry import names
 from hackamore.telemetry.content import as_json, message_json, parts_of, prompt_json
 from hackamore.telemetry.environment import trace_context
-from hackamore.telemetry.usage import Ledger, Tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Instruments", "Settings", "Watch", "end_span"]
 
-_AGENT_TOOLS = frozenset({"Agent", "Task"})
 _CALLS = (ToolUseBlock, ServerToolUseBlock, McpToolUseBlock)
+_REPLIES_KEPT = 1_000
 _OUTCOMES = (ToolResultBlock, ServerToolResultBlock)
 
 
@@ -109,14 +109,11 @@ class Settings(NamedTuple):
 class _Chat:
     """A response of the model that is not over."""
 
-    __slots__ = ("began", "ended", "id", "model", "parts", "stop_reason", "tokens")
+    __slots__ = ("began", "ended", "parts", "reply", "stop_reason")
 
-    def __init__(self, message_id: str, model: str, began: int) -> None:
-        self.id = message_id
-        self.model = model
+    def __init__(self, reply: Reply, began: int) -> None:
+        self.reply = reply
         self.began = self.ended = began
-        self.tokens = Tokens()
-        self.tokens.final = False
         self.stop_reason: str | None = None
         self.parts: list[dict[str, Any]] = []
 
@@ -149,6 +146,7 @@ class _Agent:
         self.since = time.time_ns()  # from here on, the next response of the model
         self.chat: _Chat | None = None
         self.tokens = Tokens()
+        self.final = True  # the number of written tokens is not too small
         self.inferences = self.tools = 0
         self.calls: set[str] = set()
         self.background = False
@@ -186,9 +184,9 @@ class Watch(Observation):
         self._tools: dict[str, _Tool] = {}
         self._callbacks: dict[str, tuple[Span, float]] = {}
         self._requests: dict[str, tuple[str, float]] = {}
-        self._unbilled: dict[str, Tokens] = {}
+        self._replies = Replies(Reply, _REPLIES_KEPT)
         options = subject.options
-        self._ledger = Ledger(resumed=options.resume is not None or options.continue_conversation)
+        self._results = Results(resumed=options.resume is not None or options.continue_conversation)
 
     # -- turns ---------------------------------------------------------------------------------------------------------
 
@@ -234,8 +232,8 @@ class Watch(Observation):
         agent, result = turn.agent, turn.result
         attributes: dict[str, Any] = {names.TURN_STATE: state}
         if result is not None:
-            if result.usage is not None:
-                agent.tokens = Tokens.of(result.usage)
+            if result.usage is not None and (tokens := tokens_of(result.usage)).total:  # zero for an interrupted turn
+                agent.tokens, agent.final = tokens, True
             if result.terminal_reason is not None:
                 attributes[names.TERMINAL_REASON] = result.terminal_reason
             if result.total_cost_usd is not None:
@@ -269,7 +267,7 @@ class Watch(Observation):
         attributes: dict[str, Any] = {
             names.INFERENCE_CALLS: agent.inferences,
             names.TOOL_CALLS: agent.tools,
-            **agent.tokens.attributes(),
+            **_attributes(agent.tokens, final=agent.final),
         }
         if self._subject.session_id is not None:
             attributes[names.CONVERSATION] = self._subject.session_id
@@ -322,7 +320,7 @@ class Watch(Observation):
                 self._end_turn(turn, state, error)
         while self._agents:  # the end of one also ends those inside
             self._end_agent(self._agents.popitem()[1], "cancelled")
-        self._bill({model: (tokens.read, tokens.written) for model, tokens in self._unbilled.items()}, self._caller)
+        self._bill(self._replies.unreported, self._caller)
 
     # -- messages ------------------------------------------------------------------------------------------------------
 
@@ -387,12 +385,12 @@ class Watch(Observation):
         agent.background = tool is None or tool.span is None  # its call has ended, or is unknown
         return agent
 
-    def _chat_of(self, agent: _Agent, message_id: str, model: str) -> _Chat:
-        """Return the response with that id; the one before is over."""
+    def _chat_of(self, agent: _Agent, reply: Reply) -> _Chat:
+        """Return the response with that reply; the one before is over."""
         chat = agent.chat
-        if chat is None or chat.id != message_id:
+        if chat is None or chat.reply is not reply:
             self._end_chat(agent)
-            chat = agent.chat = _Chat(message_id, model, agent.since)
+            chat = agent.chat = _Chat(reply, agent.since)
         if agent.turn is not None and not agent.turn.answered:
             agent.turn.answered = True
             if agent.turn.sent:
@@ -404,19 +402,20 @@ class Watch(Observation):
         chat, agent.chat = agent.chat, None
         if chat is None:
             return
+        reply = chat.reply
         agent.since = max(agent.since, chat.ended)
         agent.inferences += 1
-        agent.tokens.add(chat.tokens)
-        self._unbilled.setdefault(chat.model, Tokens()).add(chat.tokens)
+        agent.tokens = agent.tokens + reply.tokens
+        agent.final = agent.final and reply.complete
         settings = self._settings
         attributes: dict[str, Any] = {
             names.OPERATION: names.CHAT,
             names.PROVIDER: settings.provider,
-            names.REQUEST_MODEL: chat.model,
-            names.RESPONSE_MODEL: chat.model,
-            names.RESPONSE_ID: chat.id,
+            names.REQUEST_MODEL: reply.model,
+            names.RESPONSE_MODEL: reply.model,
+            names.RESPONSE_ID: reply.key,
             names.DERIVED_TIMES: True,
-            **chat.tokens.attributes(),
+            **_attributes(reply.tokens, final=reply.complete),
         }
         if chat.stop_reason is not None:
             attributes[names.FINISH_REASONS] = [chat.stop_reason]
@@ -425,46 +424,33 @@ class Watch(Observation):
         if self._content and chat.parts:
             attributes[names.OUTPUT_MESSAGES] = message_json(chat.parts, chat.stop_reason)
         if self._subject.model is None and agent.inferences == 1:
-            agent.span.set_attribute(names.REQUEST_MODEL, chat.model)
-        name = f"{names.CHAT} {chat.model}"
+            agent.span.set_attribute(names.REQUEST_MODEL, reply.model)
+        name = f"{names.CHAT} {reply.model}"
         span = settings.tracer.start_span(
             name, agent.context, SpanKind.CLIENT, attributes, start_time=min(chat.began, chat.ended)
         )
         span.end(chat.ended)
 
     def _streamed(self, event: StreamEvent, turn: _Turn | None, now: int) -> None:
-        """Take the two pieces of a response that carry numbers."""
-        if b'"message_' not in bytes(event.event_raw):
+        """Take a piece of a response that has numbers."""
+        reply = self._replies.event(event)
+        if reply is None:
             return
-        try:
-            piece = _piece(event.event_raw)
-        except ValueError:
-            return  # an event of another shape: the message of the response follows
-        agent = self._agent_of(event.parent_tool_use_id, None, turn)
-        if piece.type == "message_start" and piece.message is not None and piece.message.id:
-            chat = self._chat_of(agent, piece.message.id, piece.message.model)
-            chat.ended = now
-            if piece.message.usage is not None:
-                chat.tokens.raise_to(Tokens.of(piece.message.usage))
-        elif piece.type == "message_delta" and agent.chat is not None:
-            agent.chat.ended = now
-            if piece.usage is not None:
-                agent.chat.tokens.raise_to(Tokens.of(piece.usage))
-                agent.chat.tokens.final = True
-            if piece.delta is not None and piece.delta.stop_reason is not None:
-                agent.chat.stop_reason = piece.delta.stop_reason
+        chat = self._chat_of(self._agent_of(event.parent_tool_use_id, None, turn), reply)
+        chat.ended = now
+        delta = event.event.get("delta")
+        if isinstance(delta, dict) and isinstance(delta.get("stop_reason"), str):
+            chat.stop_reason = delta["stop_reason"]
 
     def _said(self, message: AssistantMessage, turn: _Turn | None, now: int) -> None:
         agent = self._agent_of(message.parent_tool_use_id, message.subagent_type, turn)
-        if message.model == SYNTHETIC:
+        reply = self._replies.message(message)
+        if reply is None or reply.over:
             return
-        chat = self._chat_of(agent, message.message_id or message.uuid or "", message.model)
+        chat = self._chat_of(agent, reply)
         chat.ended = now
-        if message.usage is not None:
-            chat.tokens.raise_to(Tokens.of(message.usage))
         if message.stop_reason is not None:
             chat.stop_reason = message.stop_reason
-            chat.tokens.final = message.usage is not None
         if self._content:
             chat.parts.extend(parts_of(message.content))
         for block in message.content:
@@ -486,13 +472,12 @@ class Watch(Observation):
         for agent in (around.agent if around is not None else None, *self._agents.values()):
             if agent is not None:
                 self._end_chat(agent)  # so that its tokens are known
-        tokens = self._ledger.tokens(message)
-        if tokens is None:
-            tokens = {model: (used.read, used.written) for model, used in self._unbilled.items()}
-        self._unbilled.clear()
         context = self._caller if around is None else around.agent.context
-        self._bill(tokens, context)
-        cost = self._ledger.cost(message)
+        fresh = self._results.take(message)
+        models = {model: used for model, (_, used) in (fresh.models or {}).items()}
+        self._bill(self._replies.unreported if fresh.models is None else models, context)
+        self._replies.reported(fresh)
+        cost = fresh.usd
         if cost:
             self._instruments.cost.add(cost, {names.AGENT_NAME: self._settings.agent}, context)
         if around is not None:
@@ -508,9 +493,9 @@ class Watch(Observation):
             aborted = (message.terminal_reason or "").startswith("aborted")
             self._end_turn(around, "interrupted" if aborted else "failed" if message.is_error else "completed", None)
 
-    def _bill(self, tokens: Mapping[str, tuple[int, int]], context: Context) -> None:
-        for model, amounts in tokens.items():
-            for kind, amount in zip(("input", "output"), amounts, strict=True):
+    def _bill(self, models: Mapping[str, Tokens], context: Context) -> None:
+        for model, tokens in models.items():
+            for kind, amount in (("input", tokens.total - tokens.output), ("output", tokens.output)):
                 if amount:
                     measured = {
                         names.OPERATION: names.CHAT,
@@ -541,7 +526,7 @@ class Watch(Observation):
             agent.tools += 1
             agent.calls.add(call_id)
         if block is not None:
-            if name in _AGENT_TOOLS:
+            if name in AGENT_TOOLS:
                 subagent = block.input.get("subagent_type")
                 tool.subagent = subagent if isinstance(subagent, str) else None
             if self._content and tool.span is not None:
@@ -644,10 +629,10 @@ class Watch(Observation):
         attributes: dict[str, Any] = {names.ENDED: end.how}
         failure = "" if end.how == "answered" else f"callback_{end.how}"
         if call.kind == "mcp":
-            if end.how == "answered" and _is_error(end.answer):
+            if end.how == "answered" and decision(end.answer).verdict == "failed":
                 failure = "tool_error"
         elif end.answer is not None:
-            attributes[names.DECISION] = _decision(call.kind, end.answer)
+            attributes[names.DECISION] = decision(end.answer).name or "none"
         if call.kind == "permission":
             measured = {names.TOOL_NAME: call.tool, names.DECISION: attributes.get(names.DECISION, "none")}
             self._instruments.permission_wait.record(time.monotonic() - began, measured, self._caller)
@@ -673,39 +658,15 @@ def _failure(error: HackamoreError | None, result: ResultMessage | None) -> str:
     return "error"
 
 
-def _decision(kind: str, answer: Mapping[str, Any]) -> str:
-    if kind == "permission":
-        return str(answer.get("behavior", "none"))
-    if answer.get("continue") is False:
-        return "stop"
-    inner = answer.get("hookSpecificOutput")
-    decision = inner.get("permissionDecision") if isinstance(inner, dict) else None
-    return str(decision or answer.get("decision") or "none")
-
-
-def _is_error(answer: Mapping[str, Any] | None) -> bool:
-    response = (answer or {}).get("mcp_response")
-    if not isinstance(response, dict):
-        return False
-    result = response.get("result")
-    return "error" in response or (isinstance(result, dict) and bool(result.get("isError")))
-
-
-class _Begun(msgspec.Struct):
-    id: str = ""
-    model: str = ""
-    usage: Usage | None = None
-
-
-class _Delta(msgspec.Struct):
-    stop_reason: str | None = None
-
-
-class _Piece(msgspec.Struct):
-    type: str = ""
-    message: _Begun | None = None
-    delta: _Delta | None = None
-    usage: Usage | None = None
-
-
-_piece = msgspec.json.Decoder(_Piece).decode
+def _attributes(tokens: Tokens, *, final: bool) -> dict[str, int]:
+    """Return numbers as attributes of a span; written tokens only if they are final."""
+    found = {
+        names.INPUT_TOKENS: tokens.total - tokens.output,
+        names.CACHE_READ_TOKENS: tokens.cache_read,
+        names.CACHE_CREATION_TOKENS: tokens.cache_write,
+    }
+    if final:
+        found[names.OUTPUT_TOKENS] = tokens.output
+    if tokens.thinking:
+        found[names.REASONING_TOKENS] = tokens.thinking
+    return found

@@ -7,6 +7,11 @@ import signal
 from contextlib import suppress
 from typing import Any
 
+from hackamore.activity.decisions import decision
+from hackamore.activity.prices import Tokens, sum_of
+from hackamore.activity.replies import Replies, Reply, Results
+from hackamore.activity.words import AGENT_TOOLS, telling
+from hackamore.messages import ResultMessage, from_data
 from hackamore.traces.items import (
     LANES,
     Item,
@@ -15,7 +20,6 @@ from hackamore.traces.items import (
     Session,
     Stop,
     as_cost,
-    as_count,
     as_list,
     as_object,
     blocks_of,
@@ -26,8 +30,6 @@ from hackamore.traces.items import (
 __all__ = ["Builder", "SessionBuilder", "call_title"]
 
 _LANE = {name: place for place, name in enumerate(LANES)}
-_MAIN = ("command", "file_path", "path", "notebook_path", "pattern", "url", "query", "skill", "description", "prompt")
-_AGENTS = frozenset({"Agent", "Task"})
 _FAILED_TASK = frozenset({"failed", "killed", "error", "stopped"})
 _SOURCES = {
     "config": "by a rule or setting",
@@ -41,10 +43,9 @@ _SOURCES = {
 
 def call_title(fields: Any) -> str:
     """Return the most telling argument of a call."""
-    known = fields if isinstance(fields, dict) else {}
-    for name in _MAIN:
-        if isinstance(known.get(name), str):
-            return short(known[name])
+    name = telling(fields) if isinstance(fields, dict) else None
+    if name is not None:
+        return short(fields[name])
     return short(json.dumps(fields, ensure_ascii=False)[:1000]) if fields else ""
 
 
@@ -94,8 +95,9 @@ class SessionBuilder:
         self._asked: dict[str, int] = {}  # by request id
         self._replies: dict[str, int] = {}  # by message id
         self._samples: dict[int, int] = {}  # the sample of a reply, by its item
-        self._usage_of_replies = dict.fromkeys(_USAGE, 0)
-        self._usage_of_results = dict.fromkeys(_USAGE, 0)
+        self._spent = Replies(Reply)
+        self._results_read = Results()
+        self._reported = Tokens()
         self._tasks: dict[str, int] = {}  # by task id
         self._agents: dict[str, str] = {}  # the tool use id, by agent id
         self._ready: dict[str, float] = {}  # when an agent's last input was complete, by its tool use id
@@ -185,49 +187,39 @@ class SessionBuilder:
         """Take a piece of a reply that is still written."""
         event = as_object(frame, "event")
         agent = str(frame.get("parent_tool_use_id") or "")
-        if event.get("type") == "message_start":
-            message = as_object(event, "message")
-            number = self._reply(at, str(message.get("id")), agent, message)
-            self._streaming[agent] = number
-        elif agent in self._streaming:
-            number = self._streaming[agent]
-            self.close(number, at)
-            if event.get("type") == "message_delta":
-                self._usage(number, as_object(event, "usage"))
+        reply = self._spent.piece(event, agent)
+        if reply is not None:
+            self._streaming[agent] = self._reply(at, reply.key, agent, reply)
+        if agent in self._streaming:
+            self.close(self._streaming[agent], at)
 
-    def _reply(self, at: float, message_id: str, agent: str, message: dict[str, Any]) -> int:
+    def _reply(self, at: float, message_id: str, agent: str, reply: Reply | None, model: object = "") -> int:
+        """Return the item of a reply, with its tokens as they are by now."""
         number = self._replies.get(message_id)
         if number is None:
             start = min(at, max(self._ready.get(agent, 0.0), 0.0)) if agent in self._ready else at
+            name = short(model if reply is None else reply.model)
             number = self._replies[message_id] = self.add(
-                start, "model", "model", end=at, parent=self.parent(agent), name=short(message.get("model", ""))
+                start, "model", "model", end=at, parent=self.parent(agent), name=name
             )
             # An item begins when the request was sent, which other items may have followed.
             self.moment(at)
-        self._usage(number, as_object(message, "usage"))
+        if reply is not None and reply.tokens.replies:
+            samples, item = self._builder.samples, self.item(number)
+            place = self._samples.setdefault(number, len(samples))
+            if place == len(samples):
+                samples.append(Sample(self.index, item.end or item.start, number))
+            for name, amount in _usage(reply.tokens).items():
+                setattr(samples[place], name, amount)
         return number
-
-    def _usage(self, number: int, usage: dict[str, Any]) -> None:
-        if not usage:
-            return
-        item = self.item(number)
-        place = self._samples.get(number)
-        samples = self._builder.samples
-        if place is None:
-            place = self._samples[number] = len(samples)
-            samples.append(Sample(self.index, item.end or item.start, number))
-        sample = samples[place]
-        for name, wire in _USAGE.items():
-            more = as_count(usage.get(wire)) - getattr(sample, name)
-            if more > 0:
-                setattr(sample, name, getattr(sample, name) + more)
-                self._usage_of_replies[name] += more
 
     def assistant(self, at: float, line: int, frame: dict[str, Any], agent: str = "") -> None:
         """Take a reply of the model, or a part of one."""
         message = as_object(frame, "message")
         agent = str(frame.get("parent_tool_use_id") or agent)
-        number = self._reply(at, str(message.get("id") or f"line-{line}"), agent, message)
+        key = str(message.get("id") or frame.get("uuid") or f"line-{line}")
+        model, usage = str(message.get("model", "")), as_object(message, "usage")
+        number = self._reply(at, key, agent, self._spent.frame(key, model, usage or None, agent), model)
         self.close(number, at)
         item = self.item(number)
         error = frame.get("error") or frame.get("isApiErrorMessage")
@@ -256,7 +248,7 @@ class SessionBuilder:
         name, call = short(block.get("name", ""), 80), str(block.get("id"))
         fields = as_object(block, "input")
         lane, kind, title = "tools", "tool", call_title(fields)
-        if name in _AGENTS:
+        if name in AGENT_TOOLS:
             lane, kind = "subagents", "subagent"
             title = short(fields.get("description") or title)
         number = self.add(
@@ -396,23 +388,15 @@ class SessionBuilder:
             case "permission":
                 self._permitted(number, at, payload)
             case "hook":
-                self._hooked(number, at, payload)
+                self._decided(number, at, payload, "by a hook")
             case "mcp":
                 answer = as_object(payload, "mcp_response")
-                result = as_object(answer, "result")
-                if error := as_object(answer, "error"):
-                    self.close(number, at, error.get("message"), "failed")
-                else:
-                    failed = bool(result.get("isError"))
-                    self.close(number, at, text_of(result.get("content")), "failed" if failed else "ok")
+                text = as_object(answer, "error").get("message") or text_of(as_object(answer, "result").get("content"))
+                self.close(number, at, text, "failed" if decision(payload).verdict == "failed" else "ok")
             case _:
                 self.close(number, at, "" if item.name == "initialize" else call_title(payload) or "done")
 
     def _permitted(self, number: int, at: float, payload: dict[str, Any]) -> None:
-        behavior = short(payload.get("behavior", ""), 40)
-        message = short(payload.get("message", ""))
-        denied = behavior == "deny"
-        self.close(number, at, f"{behavior}: {message}" if message else behavior, "denied" if denied else "ok")
         for update in as_list(payload.get("updatedPermissions")):
             changed = as_object(update)
             for rule in as_list(changed.get("rules")):
@@ -424,28 +408,20 @@ class SessionBuilder:
                 )
             if changed.get("mode"):
                 self.rule(f"permission callback ({changed.get('destination')})", changed["mode"])
-        self._decide(number, "denied" if denied else "allowed", "by the permission callback", message)
+        self._decided(number, at, payload, "by the permission callback")
 
-    def _hooked(self, number: int, at: float, payload: dict[str, Any]) -> None:
-        specific = as_object(payload, "hookSpecificOutput")
-        decided = specific.get("permissionDecision") or as_object(specific, "decision").get("behavior")
-        decided = decided or payload.get("decision")
-        if decided is None and payload.get("continue") is False:
-            decided = "stop"
-        if decided is None:
-            self.close(number, at, call_title(payload) or "continue")
+    def _decided(self, number: int, at: float, payload: dict[str, Any], source: str) -> None:
+        made = decision(payload)
+        name, reason = short(made.name, 40), short(made.reason)
+        if not name:
+            kind = self._builder.items[number].kind
+            self.close(number, at, call_title(payload) or "continue" if kind == "hook" else "")
             return
-        reason = specific.get("permissionDecisionReason") or payload.get("reason") or payload.get("stopReason") or ""
-        against = decided in ("deny", "block", "stop")
-        self.close(number, at, f"{decided}: {short(reason)}" if reason else decided, "denied" if against else "ok")
-        if decided in ("deny", "block", "allow", "approve"):
-            self._decide(number, "denied" if against else "allowed", "by a hook", short(reason))
-
-    def _decide(self, number: int, verb: str, source: str, message: str) -> None:
+        self.close(number, at, f"{name}: {reason}" if reason else name, "denied" if made.against else "ok")
         parent = self._builder.items[number].parent
-        if parent >= 0:
-            call = self.item(parent)
-            call.decision = short(f"{verb} {source}{f': {message}' if message else ''}")
+        if parent >= 0 and made.verdict in ("deny", "block", "allow", "approve"):
+            verb = "denied" if made.verdict in ("deny", "block") else "allowed"
+            self.item(parent).decision = short(f"{verb} {source}{f': {reason}' if reason else ''}")
 
     def cancelled(self, at: float, line: int, request_id: str) -> None:
         """Take that the CLI no longer waits for an answer."""
@@ -577,12 +553,12 @@ class SessionBuilder:
             prompt.outcome = f"answered: {subtype}"
             prompt.refs.append(("result", line, -1))
         cost = as_cost(frame.get("total_cost_usd"))
-        usage = as_object(frame, "usage")
         if cost is not None:
             self.info.cost = cost
             self._builder.samples.append(Sample(self.index, at, number, cost=cost))
-        for name, wire in _USAGE.items():
-            self._usage_of_results[name] += as_count(usage.get(wire))
+        message = from_data({name: value for name, value in frame.items() if name in _NUMBERS})
+        if isinstance(message, ResultMessage):
+            self._reported = self._reported + self._spent.reported(self._results_read.take(message))[0]
 
     # -- the process ------------------------------------------------------------------------------------------------
 
@@ -591,6 +567,8 @@ class SessionBuilder:
         arguments = [str(part) for part in as_list(fields.get("arguments"))]
         self.add(at, "session", "start", " ".join(arguments), refs=[("entry", line, -1)])
         self.fact("folder", fields.get("cwd"))
+        resumed = any(part.partition("=")[0] in ("--resume", "--continue") for part in arguments)
+        self._results_read = Results(resumed=resumed)
         flag = ""
         for part in arguments:
             name, _, value = part.partition("=") if part.startswith("--") else (flag, "", part)
@@ -636,8 +614,7 @@ class SessionBuilder:
 
     def finished(self) -> Session:
         """Return the session as it is by now."""
-        results = self._usage_of_results
-        self.info.usage = dict(results if any(results.values()) else self._usage_of_replies)
+        self.info.usage = _usage(self._reported + sum_of(self._spent.unreported.values()))
         self.info.stop = self._stop()
         return self.info
 
@@ -733,12 +710,14 @@ def _signal_of(code: int | None) -> str:
 _MOST_RULES = 200
 _RULE_FLAGS = frozenset({"allowedtools", "disallowedtools", "permissionmode", "tools"})
 _BYPASS = "--dangerously-skip-permissions"
-_USAGE = {
-    "input": "input_tokens",
-    "output": "output_tokens",
-    "cache_read": "cache_read_input_tokens",
-    "cache_write": "cache_creation_input_tokens",
-}
+_NUMBERS = frozenset({"type", "total_cost_usd", "usage", "modelUsage", "model_usage_since_last_result"})
+
+
+def _usage(tokens: Tokens) -> dict[str, int]:
+    counts = {name: getattr(tokens, name) for name in ("input", "output", "cache_read", "cache_write")}
+    return {name: count if count < 2**53 else 0 for name, count in counts.items()}  # more is no number of a page
+
+
 _REASONS = {
     "completed": ("The turn ended normally", ""),
     "max_turns": ("The limit of turns was reached", "Raise `max_turns`, or send another prompt."),

@@ -227,11 +227,6 @@ def as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def as_count(value: Any) -> int:
-    """Return a number of tokens; 0 if it is something else."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53 else 0
-
-
 def as_cost(value: Any) -> float | None:
     """Return an amount of dollars; None if it is something else, or more than a float holds."""
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 2**53:

@@ -8,14 +8,15 @@ older prices as they were. Tokens of a model without a price are listed, and are
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from hackamore.budgets.prices import KINDS, SEARCH, SYNTHETIC, Price, Tokens, larger, sum_of, tokens_of
-from hackamore.messages import AssistantMessage, ModelUsage
+from hackamore.activity.prices import SEARCH, Price, Tokens, price_of, sum_of, tokens_of_model
+from hackamore.activity.replies import Replies, Reply
+from hackamore.messages import ModelUsage  # noqa: TC001 - the decoder reads it
 from hackamore.storage.places import StrPath, chosen_folders, conversation_files, directory_of
 from hackamore.transcripts.entries import lines_of
 
@@ -23,12 +24,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from datetime import tzinfo
 
-__all__ = ["Price", "TokenCounter", "Tokens", "UsageReport", "UsageRow", "usage"]
+__all__ = ["Price", "Tokens", "UsageReport", "UsageRow", "usage"]
 
 _TIMESTAMP = re.compile(rb'"timestamp": ?"([^"\\]*)"')
 
-_WEIGHTS = Price(input=1e6, output=5e6)
-"""The ratios between the kinds of tokens in the price lists of the API: one price follows from one cost."""
+_USUAL = Price(input=1, output=5)
+"""The ratios between the kinds of tokens for models that are not in the list: one price follows from one cost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,30 +66,13 @@ class UsageReport:
     unpriced: dict[str, Tokens] = field(default_factory=dict)
 
 
-class _CacheCreation(msgspec.Struct, gc=False):
-    ephemeral_1h_input_tokens: int | None = None
-
-
-class _ServerTools(msgspec.Struct, gc=False):
-    web_search_requests: int | None = None
-
-
-class _Usage(msgspec.Struct, gc=False):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cache_read_input_tokens: int | None = None
-    cache_creation_input_tokens: int | None = None
-    cache_creation: _CacheCreation | None = None
-    server_tool_use: _ServerTools | None = None
-
-
 class _Body(msgspec.Struct, gc=False):
     id: str | None = None
     model: str = ""
-    usage: _Usage | None = None
+    usage: Any = None
 
 
-class _Reply(msgspec.Struct, gc=False, rename="camel"):
+class _Entry(msgspec.Struct, gc=False, rename="camel"):
     type: str = ""
     uuid: str | None = None
     timestamp: str = ""
@@ -101,47 +85,31 @@ class _CostState(msgspec.Struct, gc=False, rename="camel"):
     model_usage: dict[str, ModelUsage] = {}
 
 
-_reply: Callable[[bytes], _Reply] = msgspec.json.Decoder(_Reply).decode
+_entry: Callable[[bytes], _Entry] = msgspec.json.Decoder(_Entry).decode
 _cost_state: Callable[[bytes], _CostState] = msgspec.json.Decoder(_CostState).decode
 
 
-class TokenCounter:
-    """Adds up messages; each reply counts once."""
-
-    def __init__(self) -> None:
-        self._replies: dict[str, Tokens] = {}
-
-    def add(self, message: object) -> None:
-        """Count a message. Messages without usage do not count."""
-        if isinstance(message, AssistantMessage) and message.usage is not None and message.model != SYNTHETIC:
-            key = message.message_id or message.uuid or ""
-            tokens = tokens_of(message.usage)
-            known = self._replies.get(key)
-            self._replies[key] = tokens if known is None else larger(known, tokens)
-
-    def total(self) -> Tokens:
-        """Return the tokens of all replies."""
-        return sum_of(self._replies.values())
-
-
-class _Counted(msgspec.Struct, gc=False):
+class _Counted(Reply):
     """A reply, and where it counts."""
 
-    timestamp: str
+    __slots__ = ("copied", "project", "session_id", "timestamp")
+
     project: str
     session_id: str
-    model: str
-    tokens: Tokens
     copied: bool
+
+    def __init__(self, key: str, model: str, agent: str) -> None:
+        super().__init__(key, model, agent)
+        self.timestamp: str | None = None
 
 
 class _Scan:
     """Reads files, and keeps one record for each reply."""
 
     def __init__(self) -> None:
-        self.replies: dict[str, _Counted] = {}
+        self.replies = Replies(_Counted)
         self.recorded: dict[str, tuple[float, float]] = {}
-        """For each model: the recorded cost, and the weight of its tokens."""
+        """For each model: the recorded cost, and the cost of the same tokens by its list price."""
 
     def file(self, path: str, project: str, session_id: str) -> None:
         """Read a file, as far as it can be read."""
@@ -164,23 +132,26 @@ class _Scan:
 
     def _reply(self, raw: bytes, project: str, session_id: str, begun: str) -> None:
         try:
-            reply = _reply(raw)
+            entry = _entry(raw)
         except (ValueError, RecursionError):
             return
-        body = reply.message
-        if reply.type != "assistant" or body is None or body.usage is None or body.model == SYNTHETIC:
+        body = entry.message
+        if entry.type != "assistant" or body is None or body.usage is None:
             return
-        key = body.id or reply.uuid or ""
-        tokens = tokens_of(body.usage)
+        reply = self.replies.frame(body.id or entry.uuid or "", body.model, body.usage)
+        if reply is None:
+            return
         # An entry that is older than the beginning of its file was copied from another one.
-        copied = reply.forked_from is not None or reply.timestamp < begun
-        known = self.replies.get(key)
-        if known is None:
-            self.replies[key] = _Counted(reply.timestamp, project, session_id, body.model, tokens, copied)
-            return
-        known.tokens = larger(known.tokens, tokens)
-        if known.copied and not copied:
-            known.project, known.session_id, known.copied = project, session_id, False
+        copied = entry.forked_from is not None or entry.timestamp < begun
+        if reply.timestamp is None:
+            reply.timestamp, reply.project, reply.session_id, reply.copied = (
+                entry.timestamp,
+                project,
+                session_id,
+                copied,
+            )
+        elif reply.copied and not copied:
+            reply.project, reply.session_id, reply.copied = project, session_id, False
 
     def _recorded(self, raw: bytes) -> None:
         try:
@@ -190,26 +161,24 @@ class _Scan:
         for model, used in state.model_usage.items():
             if used.cost_basis == "unknown" or used.cost_usd <= 0:
                 continue
-            long = used.cache_creation_ephemeral_1h_input_tokens or 0
-            weight = _WEIGHTS.cost(
-                Tokens(
-                    input=used.input_tokens,
-                    output=used.output_tokens,
-                    cache_read=used.cache_read_input_tokens,
-                    cache_write_5m=max(used.cache_creation_input_tokens - long, 0),
-                    cache_write_1h=long,
-                )
-            )
             cost = used.cost_usd - SEARCH * used.web_search_requests
-            if weight > 0 and cost > 0:
-                for name in {model, used.canonical_model or model}:
+            for name in {model, used.canonical_model or model}:
+                listed = (price_of(name, {}) or _USUAL).cost(replace(tokens_of_model(used), web_searches=0))
+                if listed > 0 and cost > 0:
                     before = self.recorded.get(name, (0.0, 0.0))
-                    self.recorded[name] = before[0] + cost, before[1] + weight
+                    self.recorded[name] = before[0] + cost, before[1] + listed
 
     def prices(self) -> dict[str, Price]:
         """Return the prices that follow from the recorded costs."""
-        found = {model: cost / weight * 1e6 for model, (cost, weight) in self.recorded.items()}
-        return {model: Price(input=price, output=5 * price) for model, price in found.items()}
+        return {
+            model: _scaled(price_of(model, {}) or _USUAL, cost / listed)
+            for model, (cost, listed) in self.recorded.items()
+        }
+
+
+def _scaled(price: Price, factor: float) -> Price:
+    kinds = ((each.name, getattr(price, each.name)) for each in fields(price))
+    return Price(**{name: dollars and dollars * factor for name, dollars in kinds})
 
 
 def usage(
@@ -254,11 +223,11 @@ def usage(
     scan = _Scan()
     for path, directory, session_id in _files(project, since, config_dir):
         scan.file(path, directory, session_id)
-    known = {**scan.prices(), **(prices or {})}
+    recorded = scan.prices()
     earliest, latest = (moment.astimezone() if moment is not None else None for moment in (since, until))
-    sums: dict[tuple[str, str], list[int]] = {}
-    for counted in scan.replies.values():
-        moment = _moment(counted.timestamp)
+    groups: dict[tuple[str, str], list[Tokens]] = {}
+    for counted in scan.replies:
+        moment = _moment(counted.timestamp or "")
         if (earliest is not None and (moment is None or moment < earliest)) or (
             latest is not None and (moment is None or moment >= latest)
         ):
@@ -267,21 +236,19 @@ def usage(
             key = f"{moment.astimezone(zone):%Y-%m-%d}" if moment is not None else ""
         else:
             key = {"project": counted.project, "model": counted.model, "session": counted.session_id}[by]
-        row = sums.setdefault((key, counted.model), [0] * len(KINDS))
-        for place, name in enumerate(KINDS):
-            row[place] += getattr(counted.tokens, name)
+        groups.setdefault((key, counted.model), []).append(counted.tokens)
     keys: dict[str, dict[str, Tokens]] = {}
     models: dict[str, Tokens] = {}
-    for (key, model), row in sums.items():
-        part = Tokens(**dict(zip(KINDS, row, strict=True)))
-        keys.setdefault(key, {})[model] = part
+    for (key, model), group in groups.items():
+        keys.setdefault(key, {})[model] = part = sum_of(group)
         models[model] = models.get(model, Tokens()) + part
+    known = {model: price for model in models if (price := price_of(model, prices or {}, recorded)) is not None}
     rows = [_row(key, parts, known) for key, parts in keys.items()]
     rows.sort(key=(lambda row: row.key) if by == "day" else (lambda row: (-row.cost, -row.tokens.total, row.key)))
     return UsageReport(
         rows=rows,
         total=_row("total", models, known),
-        prices={model: known[model] for model in models if model in known},
+        prices=known,
         unpriced={model: tokens for model, tokens in models.items() if model not in known},
     )
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta, tzinfo
     from typing import Literal
 
-    from hackamore.budgets.prices import Price
+    from hackamore.activity.prices import Price
     from hackamore.storage.places import (
         StrPath,
     )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 import uuid
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import msgspec
 from msgspec import Raw
 
+from hackamore.activity.words import clean
 from hackamore.errors import DecodeError, SessionExistsError, SessionNotFoundError, TranscriptError, escape_terminal
 from hackamore.messages import (
     AssistantMessage,
@@ -139,11 +139,6 @@ def _call_text(block: ToolUseBlock) -> str:
     return msgspec.json.format(msgspec.json.encode(arguments), indent=2).decode()
 
 
-def _safe(text: str) -> str:
-    """Return a text with control characters and changes of the text's direction shown as escapes."""
-    return escape_terminal(text.replace("\r\n", "\n"), limit=sys.maxsize)
-
-
 def _facts(info: TranscriptInfo) -> list[tuple[str, str]]:
     facts = [
         ("session", info.session_id),
@@ -158,7 +153,7 @@ def _facts(info: TranscriptInfo) -> list[tuple[str, str]]:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(_safe(text).split())
+    return " ".join(clean(text).split())
 
 
 def _title(info: TranscriptInfo) -> str:
@@ -204,7 +199,7 @@ def _markdown(transcript: Transcript) -> Iterator[bytes]:
 def _markdown_messages(conversation: Transcript | Subagent, level: str) -> Iterator[bytes]:
     for message in conversation.messages:
         for part in _parts(message):
-            text = _safe(part.text).strip("\n")
+            text = clean(part.text).strip("\n")
             # Texts of the model are Markdown; all others are shown as they are.
             body = _inert(text) if part.kind == "text" else _fenced(text) if text else ""
             yield f"\n{level} {_escaped(_head(part))}\n\n{body}\n".encode()

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from hackamore.budgets.prices import SYNTHETIC
+from hackamore.activity.prices import SYNTHETIC
 from hackamore.errors import SessionNotFoundError, TranscriptError, escape_terminal
 from hackamore.storage.places import (
     HEAD_BYTES,

@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast, overload
 import msgspec
 from msgspec import Raw
 
+from hackamore.activity.prices import sum_of
+from hackamore.activity.replies import Replies, Reply
 from hackamore.errors import DecodeError, SessionNotFoundError, TranscriptError, escape_terminal
 from hackamore.messages import AssistantMessage, ToolResultBlock, ToolUseBlock, UserMessage
 from hackamore.messages.base import NO_RAW, plain_object
 from hackamore.messages.decode import decode
 from hackamore.storage.places import SessionFiles, StrPath, SubagentFiles, locate
-from hackamore.transcripts.accounting import TokenCounter, Tokens
 from hackamore.transcripts.chain import Links, Node
 from hackamore.transcripts.entries import Entry, decode_entry, lines_of
 from hackamore.transcripts.listing import TranscriptInfo, info_of
@@ -30,6 +31,8 @@ from hackamore.transcripts.listing import TranscriptInfo, info_of
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from hackamore.activity.prices import Tokens
 
 __all__ = [
     "Branch",
@@ -616,11 +619,7 @@ class Transcript(_Conversation):
     @property
     def usage(self) -> Tokens:
         """Tokens of all replies, subagents and other branches included, each reply counted once."""
-        counter = TokenCounter()
-        for source, parent in self._sources():
-            for message in _replies(source, parent):
-                counter.add(message)
-        return counter.total()
+        return _tokens(message for source, parent in self._sources() for message in _replies(source, parent))
 
     def _sources(self) -> Iterator[tuple[_Source, str | None]]:
         yield self._source, None
@@ -671,7 +670,7 @@ def _replies(source: _Source, parent: str | None) -> Iterator[TranscriptMessage]
 
 
 def _tokens(messages: Messages | Iterator[TranscriptMessage]) -> Tokens:
-    counter = TokenCounter()
+    replies = Replies(Reply)
     for message in messages:
-        counter.add(message)
-    return counter.total()
+        replies.message(message)
+    return sum_of(reply.tokens for reply in replies)

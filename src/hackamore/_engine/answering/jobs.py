@@ -12,6 +12,7 @@ from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from hackamore._engine.protocol.log import one_line
+from hackamore.activity.decisions import decision
 from hackamore.checked.functions import AnswerError, callback_failure, place_of
 from hackamore.errors import escape_terminal, text_of
 from hackamore.options.observing import CallbackEnd
@@ -142,23 +143,6 @@ def _none(_: object = None) -> None:
 
 def _nothing(_: object) -> dict[str, Any]:
     return {}
-
-
-def _decision(kind: str, answer: dict[str, Any]) -> str:
-    """Return what an answer decides, without its data."""
-    inner = answer.get("hookSpecificOutput" if kind == "hook" else "mcp_response")
-    inner = inner if isinstance(inner, dict) else {}
-    if kind == "mcp":
-        result = inner.get("result")
-        failed = "error" in inner or (isinstance(result, dict) and bool(result.get("isError")))
-        return "failed" if failed else "answered"
-    if kind == "hook":
-        if answer.get("continue") is False:
-            return "stop"
-        decision = inner.get("permissionDecision") or answer.get("decision") or "no decision"
-    else:
-        decision = answer.get("behavior") or answer.get("action") or "answered"
-    return decision if isinstance(decision, str) else "answered"
 
 
 def _call(owner: object, message_id: Any) -> tuple[object, object]:
@@ -335,7 +319,8 @@ class Jobs:
             self._parts.observers.callback_ended(job.request_id, end)
         log, now = self._parts.log, self._parts.deadlines.now
         if log.isEnabledFor(logging.DEBUG):
-            said = answer if isinstance(answer, str) else _decision(job.kind, answer)
+            nothing = "no decision" if job.kind == "hook" else "answered"
+            said = answer if isinstance(answer, str) else decision(answer).name or nothing
             seconds = now - (job.arrived if job.arrived is not None else now)
             log.debug("%s: %s, after %.3f s", escape_terminal(job.name), one_line(escape_terminal(said, 300)), seconds)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
+from hackamore.activity.prices import Tokens
 from hackamore.errors import escape_terminal
 from hackamore.testing.errors import ScriptError
 from hackamore.testing.script.report import PlayedScript, played_step
@@ -61,15 +62,14 @@ class SessionRecord(msgspec.Struct, kw_only=True):
 
     prompts: list[str] = []
     replies: int = 0
-    tokens: dict[str, tuple[int, int]] = {}
-    kept: dict[str, tuple[int, int]] = {}
+    tokens: dict[str, Tokens] = {}
+    kept: dict[str, Tokens] = {}
     processes: int = 0
     begun: bool = False
 
-    def count(self, model: str, read: int, written: int) -> None:
+    def count(self, model: str, tokens: Tokens) -> None:
         """Add tokens."""
-        before = self.tokens.get(model, (0, 0))
-        self.tokens[model] = (before[0] + read, before[1] + written)
+        self.tokens[model] = self.tokens.get(model, Tokens()) + tokens
 
     def add(self, theirs: SessionRecord, base: SessionRecord) -> None:
         """Add the counts of other processes since this record was like `base`."""
@@ -79,9 +79,8 @@ class SessionRecord(msgspec.Struct, kw_only=True):
         self.begun = self.begun or theirs.begun
         if self.kept == base.kept:
             self.kept = theirs.kept
-        for model, (read, written) in theirs.tokens.items():
-            before = base.tokens.get(model, (0, 0))
-            self.count(model, read - before[0], written - before[1])
+        for model, tokens in theirs.tokens.items():
+            self.count(model, tokens - base.tokens.get(model, Tokens()))
 
 
 class _Progress(msgspec.Struct, kw_only=True):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from hackamore.activity.prices import PRICES, Tokens, price_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,8 +25,6 @@ _CAPABILITIES_TEXT = (
     "request_marker_lists_v1 sdk_mcp_tools_list_changed sdk_mcp_manifests mcp_read_resource_v1"
 )
 CAPABILITIES = _CAPABILITIES_TEXT.split()
-PRICES = {"haiku": (0.1, 0.5), "sonnet": (2.0, 10.0), "fable": (8.0, 40.0)}
-"""Dollars for a million tokens in and out; other models cost as much as `opus`."""
 _NO_SEARCHES = {"web_search_requests": 0, "web_fetch_requests": 0}
 USAGE = {"input_tokens": 10, "output_tokens": 1, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0}
 FINAL_USAGE = {**USAGE, "output_tokens": 5}
@@ -59,25 +59,13 @@ NO_SUBAGENTS: dict[str, Any] = {
 }
 
 
-class Tokens(NamedTuple):
-    """Tokens that a model has read and written."""
-
-    read: int = 0
-    written: int = 0
-
-    def plus(self, other: Tokens, times: int = 1) -> Tokens:
-        """Return the sum with other tokens."""
-        return Tokens(self.read + other.read * times, self.written + other.written * times)
-
-    def price(self, model: str) -> float:
-        """Return the price in US dollars."""
-        family = next((name for name in PRICES if name in model), "")
-        price_in, price_out = PRICES.get(family, (4.0, 20.0))
-        return (self.read * price_in + self.written * price_out) / 1_000_000
+def cost_of(by_model: Mapping[str, Tokens]) -> float:
+    """Return the cost in US dollars; that of a model which is not in the price list is that of the default."""
+    return sum((price_of(model, {}) or PRICES["claude-opus-5-5"]).cost(tokens) for model, tokens in by_model.items())
 
 
-A_REPLY = Tokens(10, 5)
-CUT_OFF = Tokens(10, 2)
+A_REPLY = Tokens(input=10, output=5)
+CUT_OFF = Tokens(input=10, output=2)
 """The tokens of a reply, and of one that an interrupt cuts off."""
 
 
@@ -85,12 +73,12 @@ def model_usage(by_model: Mapping[str, Tokens]) -> dict[str, Any]:
     """Return the usage by model."""
     return {
         model: {
-            "inputTokens": tokens.read,
-            "outputTokens": tokens.written,
+            "inputTokens": tokens.input,
+            "outputTokens": tokens.output,
             "cacheReadInputTokens": 0,
             "cacheCreationInputTokens": 0,
             "webSearchRequests": 0,
-            "costUSD": round(tokens.price(model), 8),
+            "costUSD": round(cost_of({model: tokens}), 8),
             "contextWindow": 1_000_000,
             "maxOutputTokens": 128_000,
         }

@@ -10,8 +10,9 @@ from urllib.parse import quote
 
 import msgspec
 
+from hackamore.activity.prices import sum_of
 from hackamore.testing.script.run import ScriptRun, SessionRecord
-from hackamore.testing.simulation.facts import Tokens
+from hackamore.testing.simulation.facts import cost_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,14 +54,14 @@ def served(run: ScriptRun) -> Iterator[SimulatedSession]:
     """Return the sessions that a run has served."""
     finished = not run.unfinished and not run.in_turn
     for session_id, record in run.served.items():
-        tokens = {model: Tokens(*counts) for model, counts in record.tokens.items()}
+        total = sum_of(record.tokens.values())
         yield SimulatedSession(
             session_id=session_id,
             prompts=tuple(record.prompts),
             replies=record.replies,
-            input_tokens=sum(counts.read for counts in tokens.values()),
-            output_tokens=sum(counts.written for counts in tokens.values()),
-            cost_usd=round(sum(counts.price(model) for model, counts in tokens.items()), 8),
+            input_tokens=total.input,
+            output_tokens=total.output,
+            cost_usd=round(cost_of(record.tokens), 8),
             processes=record.processes,
             finished=finished,
         )

@@ -6,8 +6,9 @@ import os
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hackamore.activity.prices import Tokens
 from hackamore.testing.script.run import SessionRecord
-from hackamore.testing.simulation.facts import A_REPLY, ASKING_TOOLS, NO_SUBAGENTS, TOOLS, Tokens
+from hackamore.testing.simulation.facts import A_REPLY, ASKING_TOOLS, NO_SUBAGENTS, TOOLS, cost_of
 from hackamore.testing.simulation.launch import is_uuid, resolve_model
 
 if TYPE_CHECKING:
@@ -197,7 +198,7 @@ class SessionState:
         before = run.record(launch.resume or self.session_id)
         self.resumes = before.begun
         self.replies = before.replies
-        self.by_model = {model: Tokens(*tokens) for model, tokens in before.kept.items()}
+        self.by_model = {**before.kept}
         self._by_model_before = {**self.by_model}
         self.record = run.serve(self.session_id)
         return None
@@ -272,8 +273,8 @@ class SessionState:
 
     def count(self, tokens: Tokens) -> None:
         """Count tokens of the model in force."""
-        self.by_model[self.model] = self.by_model.get(self.model, Tokens()).plus(tokens)
-        self.record.count(self.model, *tokens)
+        self.by_model[self.model] = self.by_model.get(self.model, Tokens()) + tokens
+        self.record.count(self.model, tokens)
 
     def exited(self) -> None:
         """Keep the tokens for the next process; a process that is killed cannot."""
@@ -282,8 +283,8 @@ class SessionState:
     def since_last_result(self) -> dict[str, Tokens]:
         """Return the tokens since the last result, by model."""
         before = self._by_model_before
-        counts = {model: tokens.plus(before.get(model, Tokens()), -1) for model, tokens in self.by_model.items()}
-        return {model: tokens for model, tokens in counts.items() if tokens.read}
+        counts = {model: tokens - before.get(model, Tokens()) for model, tokens in self.by_model.items()}
+        return {model: tokens for model, tokens in counts.items() if tokens.input}
 
     def ended(self) -> None:
         """Count a result."""
@@ -294,7 +295,7 @@ class SessionState:
     @property
     def cost(self) -> float:
         """The cost so far, in US dollars."""
-        return sum(tokens.price(model) for model, tokens in self.by_model.items())
+        return cost_of(self.by_model)
 
     @property
     def folder(self) -> str:

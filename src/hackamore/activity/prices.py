@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields
+from operator import add, attrgetter, sub
 from typing import TYPE_CHECKING, Any
 
 from hackamore.checked.fields import fail
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["PRICES", "PRICES_FROM", "SYNTHETIC", "Price", "Tokens", "larger", "price_of", "sum_of", "tokens_of"]
+    from hackamore.messages import ModelUsage
+
+__all__ = [
+    "PRICES",
+    "PRICES_FROM",
+    "SYNTHETIC",
+    "Price",
+    "Tokens",
+    "larger",
+    "price_of",
+    "sum_of",
+    "tokens_of",
+    "tokens_of_model",
+]
 
 MOST_USD = 1e9
 """The highest amount in dollars; more is an error in a program, and would not fit the file."""
@@ -30,6 +44,7 @@ class Tokens:
     cache_write_1h: int = 0  # written to the cache for an hour
     web_searches: int = 0  # searches at the API
     replies: int = 0  # replies of the model
+    thinking: int = 0  # the part of `output` that was reasoning
 
     @property
     def cache_write(self) -> int:
@@ -42,13 +57,18 @@ class Tokens:
         return self.input + self.output + self.cache_read + self.cache_write
 
     def __add__(self, other: Tokens) -> Tokens:
-        return Tokens(**{name: getattr(self, name) + getattr(other, name) for name in KINDS})
+        return _made(map(add, _numbers(self), _numbers(other)))
 
     def __sub__(self, other: Tokens) -> Tokens:
-        return Tokens(**{name: getattr(self, name) - getattr(other, name) for name in KINDS})
+        return _made(map(sub, _numbers(self), _numbers(other)))
 
 
 KINDS: tuple[str, ...] = tuple(each.name for each in fields(Tokens))
+_numbers: Callable[[Tokens], tuple[int, ...]] = attrgetter(*KINDS)
+
+
+def _made(numbers: Iterable[int]) -> Tokens:
+    return Tokens(**dict(zip(KINDS, numbers, strict=True)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,31 +182,56 @@ def price_of(model: str, prices: Mapping[str, Price], default: Mapping[str, Pric
     return None
 
 
-def tokens_of(usage: Any) -> Tokens:
-    """Return the tokens of the usage of one reply, which has the attributes of `hackamore.messages.Usage`."""
-    written = usage.cache_creation_input_tokens or 0
-    long = (usage.cache_creation.ephemeral_1h_input_tokens or 0) if usage.cache_creation is not None else 0
-    searches = (usage.server_tool_use.web_search_requests or 0) if usage.server_tool_use is not None else 0
+def tokens_of(usage: object) -> Tokens:
+    """Return the tokens of the usage of one reply: a dict of the wire, or an object with the attributes of `hackamore.messages.Usage`."""
+    split = _field(usage, "cache_creation")
+    short, long = (_count(split, f"ephemeral_{time}_input_tokens") for time in ("5m", "1h"))
+    # As the CLI counts (2.1.330): the sum of both times only without a total, and otherwise the total, whose rest is for five minutes.
+    written = _count(usage, "cache_creation_input_tokens") or short + long
+    long = min(long, written)
     return Tokens(
-        input=usage.input_tokens or 0,
-        output=usage.output_tokens or 0,
-        cache_read=usage.cache_read_input_tokens or 0,
-        cache_write_5m=max(written - long, 0),
+        input=_count(usage, "input_tokens"),
+        output=_count(usage, "output_tokens"),
+        cache_read=_count(usage, "cache_read_input_tokens"),
+        cache_write_5m=written - long,
         cache_write_1h=long,
-        web_searches=searches,
+        web_searches=_count(_field(usage, "server_tool_use"), "web_search_requests"),
         replies=1,
+        thinking=_count(_field(usage, "output_tokens_details"), "thinking_tokens"),
     )
+
+
+def tokens_of_model(used: ModelUsage) -> Tokens:
+    """Return the tokens of a model in a result, or in the costs that the CLI records."""
+    written = used.cache_creation_input_tokens
+    long = min(used.cache_creation_ephemeral_1h_input_tokens or 0, written)
+    return Tokens(
+        input=used.input_tokens,
+        output=used.output_tokens,
+        cache_read=used.cache_read_input_tokens,
+        cache_write_5m=written - long,
+        cache_write_1h=long,
+        web_searches=used.web_search_requests,
+        thinking=used.thinking_tokens or 0,
+    )
+
+
+def _field(holder: object, name: str) -> Any:
+    return holder.get(name) if isinstance(holder, dict) else getattr(holder, name, None)
+
+
+def _count(holder: object, name: str) -> int:
+    value = (
+        holder.get(name) if isinstance(holder, dict) else getattr(holder, name, 0)
+    )  # a file may have any value there
+    return value if type(value) is int and value > 0 else 0
 
 
 def larger(one: Tokens, other: Tokens) -> Tokens:
     """Return the larger number of each kind: the frames of a reply repeat its usage, which grows until the reply is complete."""
-    return one if one == other else Tokens(**{name: max(getattr(one, name), getattr(other, name)) for name in KINDS})
+    return one if one == other else _made(map(max, _numbers(one), _numbers(other)))
 
 
 def sum_of(parts: Iterable[Tokens]) -> Tokens:
     """Return the sum of tokens."""
-    sums = dict.fromkeys(KINDS, 0)
-    for part in parts:
-        for name in KINDS:
-            sums[name] += getattr(part, name)
-    return Tokens(**sums)
+    return _made(map(sum, zip(*map(_numbers, (Tokens(), *parts)), strict=True)))

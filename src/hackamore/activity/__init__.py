@@ -1,0 +1,1 @@
+"""Actions of an agent, read once: replies, prices, decisions and words. No clock, no IO."""

@@ -20,7 +20,7 @@ import tarfile
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import clients
 import frames
@@ -116,13 +116,7 @@ def hook(client: str, path: str, count: int) -> Figures:
     }
 
 
-def ready(program: str, path: str, _: int) -> Figures:
-    """Return the age of a process that has made its query; the interpreter's own start is in it."""
-    exec(startup.PROGRAMS[program].format(path=path), {})
-    return {"seconds": time.time(), "cpu": time.process_time(), "peak": clients.memory("VmHWM")}
-
-
-MEASURES = {"flood": flood, "hook": hook, "ready": ready}
+MEASURES = {"flood": flood, "hook": hook}
 
 
 def measure_one(kind: str, client: str, path: str, count: int, package: str) -> None:
@@ -269,10 +263,14 @@ def main() -> int:
     missed: list[str] = []
     with tempfile.TemporaryDirectory(prefix="hackamore-bench-") as name:
         folder = Path(name)
-        kept = {key: value for key, value in os.environ.items() if not key.startswith(("CLAUDE", "ANTHROPIC", "PYTHON"))}
+        kept = {
+            key: value for key, value in os.environ.items() if not key.startswith(("CLAUDE", "ANTHROPIC", "PYTHON"))
+        }
         environment = {**kept, "HOME": name, "CLAUDE_AGENT_SDK_SKIP_VERSION_CHECK": "1"}
         paths = stand_ins(folder, works)
-        print(f"{'':14}by the clock: best (median)      by the processor: best (median)   peak, load {os.getloadavg()[0]:.1f}")
+        print(
+            f"{'':14}by the clock: best (median)      by the processor: best (median)   peak, load {os.getloadavg()[0]:.1f}"
+        )
         found: dict[str, dict[str, list[Figures]]] = {work.title: {} for work, _ in works}
         for number in range((given.rounds or (3 if given.short else 7)) + 1):
             for work, count in works:
@@ -284,7 +282,9 @@ def main() -> int:
                     if number:  # round 0 writes byte code and fills caches
                         found[work.title].setdefault(state.title, []).append(figures)
         for work, _ in works:
-            in_order = {state.title: found[work.title][state.title] for state in compared if state.title in found[work.title]}
+            in_order = {
+                state.title: found[work.title][state.title] for state in compared if state.title in found[work.title]
+            }
             print(*rows(work, in_order), sep="\n", flush=True)
             if given.short:
                 missed += lost(work, in_order, compared[1].title)

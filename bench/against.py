@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import importlib.util
 import io
 import json
 import os
@@ -58,7 +59,7 @@ class Work(NamedTuple):
         client: the client in `clients.py` or `steered.py`, or the program in `startup.py`.
         yardstick: the same of the official package; empty if there is none to compare with.
         stand_in: the output of the CLI, for a flood.
-        count: its messages.
+        frames: its messages; for a hook its round trips.
         short: the same, for the short form; 0 leaves the work out.
     """
 
@@ -67,7 +68,7 @@ class Work(NamedTuple):
     client: str
     yardstick: str = ""
     stand_in: str = ""
-    count: int = 1
+    frames: int = 1
     short: int = 0
 
 
@@ -79,9 +80,9 @@ WORKS = (
     Work("partial events with blanks", "flood", "hackamore", "", "partial_event_with_blanks", 200_000, 60_000),
     Work("5 kB, asyncio", "flood", "hackamore", "official", "assistant_5000", 20_000, 12_000),
     Work("5 kB, blocking", "flood", "hackamore-blocking", "", "assistant_5000", 20_000),
-    Work("hook, asyncio", "hook", "hackamore", "official", count=ROUND_TRIPS, short=ROUND_TRIPS // 2),
-    Work("hook, trio", "hook", "hackamore-trio", "official-trio", count=ROUND_TRIPS),
-    Work("hook, blocking", "hook", "hackamore-blocking", "", count=ROUND_TRIPS),
+    Work("hook, asyncio", "hook", "hackamore", "official", frames=ROUND_TRIPS, short=ROUND_TRIPS // 2),
+    Work("hook, trio", "hook", "hackamore-trio", "official-trio", frames=ROUND_TRIPS),
+    Work("hook, blocking", "hook", "hackamore-blocking", "", frames=ROUND_TRIPS),
     Work("ready to query, blocking", "ready", "hackamore ready, blocking", "official ready", short=1),
     Work("ready to query, asyncio", "ready", "hackamore ready", "official ready"),
 )
@@ -258,7 +259,7 @@ def main() -> int:
     compared = states(given.revision)
     if given.short:
         compared = compared[:2]
-    works = [(work, work.short if given.short else int(work.count * given.scale) or 1) for work in WORKS]
+    works = [(work, work.short if given.short else int(work.frames * given.scale) or 1) for work in WORKS]
     works = [(work, count) for work, count in works if given.only in work.title and count]
     missed: list[str] = []
     with tempfile.TemporaryDirectory(prefix="hackamore-bench-") as name:

@@ -80,7 +80,7 @@ def prepare() -> None:
 _USUAL_EVENT = (b'{"type":"stream_event","event":{', b'{"type": "stream_event", "event": {')
 
 
-def decode(line: bytes, warn: Callable[[StreamWarning], None]) -> Frame:
+def decode(line: bytes, warn: Callable[[StreamWarning], Any]) -> Frame:
     """Return the frame on `line`: a `Message`, or a control frame (see `hackamore.messages.control`).
 
     An unreadable part costs as little as possible: an unknown type becomes an `UnknownMessage`, an unknown block an
@@ -186,7 +186,7 @@ def _decode_system(line: bytes, subtype: str | None) -> Message:
 _unknown_system = msgspec.json.Decoder(UnknownSystemMessage).decode
 
 
-def _decode_slowly(line: bytes, warn: Callable[[StreamWarning], None]) -> Frame:
+def _decode_slowly(line: bytes, warn: Callable[[StreamWarning], Any]) -> Frame:
     from hackamore.messages import degrade
 
     fields = degrade.split_line(line)

@@ -18,7 +18,7 @@ from hackamore.errors import DecodeError, DecodeErrorLimitError, LineTooLongErro
 from hackamore.messages import AssistantMessage, ResultMessage, StreamEvent, TextBlock, decode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from hackamore._engine.protocol.connection import Connection
     from hackamore._engine.protocol.deadlines import Deadlines

@@ -121,11 +121,7 @@ def decode_run(
 ) -> tuple[int, Any | None]:
     """Decode lines for as long as nothing needs a closer look: the same frames as from `decode`, for less.
 
-    Args:
-        lines: where lines come from; the one that needs a closer look is taken from it too.
-        kinds: the classes that `take` wants.
-        take: called with each frame.
-        complete: classes that need no closer look, and end the run all the same.
+    `take` gets each frame of a class in `kinds`. Frames of classes in `complete` end the run.
 
     Returns:
         How many frames `take` got, and the line that was not decoded, or the frame of a class in `complete`; None if there was none.

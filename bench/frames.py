@@ -94,6 +94,11 @@ def partial_event(number: int) -> bytes:
     return _line("stream_event", event=event, **tail)
 
 
+def partial_event_with_blanks(number: int) -> bytes:
+    # As a program writes it that is not the CLI: Python's `json.dumps` does.
+    return json.dumps(json.loads(partial_event(number)), ensure_ascii=False).encode() + b"\n"
+
+
 def assistant_5000(number: int) -> bytes:
     usage = {
         "input_tokens": 3,

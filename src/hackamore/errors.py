@@ -266,7 +266,7 @@ class PartialResult:
     """The part of an answer that arrived before an error.
 
     Attributes:
-        messages: the messages, in order; at most the last 16 MiB of them, except from `run()` and `collect()`, which keep all.
+        messages: the complete messages, in order: the last 1 MiB, and the last one with a text. `run()` and `collect()` keep all messages.
         text: text of the last assistant message, or of the result if there was one.
         session_id: the session, for `Options(resume=...)`; None if no message named it.
         usage: token counts of the last result, else of the last assistant message; None if neither came.

@@ -24,7 +24,7 @@ from tests.support.talking import each, got, make, steps
 
 SHELLS: tuple[Backend, ...] = ("asyncio", "trio", "threads")
 MESSAGE_CHARACTERS = 200
-RECENT_BYTES = 16 * 1024 * 1024
+RECENT_BYTES = 1024 * 1024
 """The last messages of a turn are kept for `error.partial`, so that many."""
 NOISE_BYTES = 8_000_000
 """What malloc holds free, and what is on its way between the CLI and the reader."""

@@ -16,6 +16,7 @@ from hackamore import (
     Options,
     OptionsError,
     OutputError,
+    PartialResult,
     ProcessError,
     StreamWarning,
     Timeouts,
@@ -56,23 +57,64 @@ def test_recent_messages_are_limited_by_their_bytes_and_never_all_dropped() -> N
     recent = Recent()
     batches: list[list[Message]] = [[assistant(str(number))] for number in range(4)]
     for batch in batches[:2]:
-        recent.add(batch, 6 * MIB)
+        recent.add(batch, MIB // 3)
     assert [*recent.partial("given").messages] == [*batches[0], *batches[1]]
-    recent.add(batches[2], 6 * MIB)
+    recent.add(batches[2], MIB // 2)
     assert [*recent.partial("given").messages] == [*batches[1], *batches[2]]
-    recent.add(batches[3], 17 * MIB)
+    recent.add(batches[3], 2 * MIB)
     assert [*recent.partial("given").messages] == batches[3]
     assert recent.partial("given").session_id == "given"
 
 
 def test_short_messages_count_with_the_memory_of_their_objects() -> None:
     recent = Recent()
-    many: list[Message] = [assistant()] * 20_000
-    recent.add(many, 0)
-    recent.add([assistant("last")], 0)
-    assert len(recent.partial(None).messages) == 20_001
-    recent.add(many, 0)
-    assert len(recent.partial(None).messages) == 20_001
+    for _ in range(20_000):
+        recent.add([assistant()], 0)
+    assert 1_000 < len(recent.partial(None).messages) < 2_000
+
+
+def failed(*reads: list[Message]) -> PartialResult:
+    """Return the partial result of a query whose CLI writes messages, one read after the other, and dies."""
+    query = PlainQuery(Options())
+    query.begin(0.0)
+    for messages in reads:
+        query.receive_data(b"".join(message.raw + b"\n" for message in messages), 0.0)
+    query.receive_eof(1.0)
+    query.process_exited(1, b"")
+    assert isinstance(query.core.terminal_error, ProcessError)
+    return query.core.recent.partial(None)
+
+
+def tool_result(size: int) -> Any:
+    return from_data({"type": "user", "message": {"role": "user", "content": "x" * size}})
+
+
+def test_an_error_has_the_last_mebibyte_of_complete_messages() -> None:
+    reads: list[list[Message]] = [
+        [assistant(f"{10 * read + number} {'x' * 5_000}") for number in range(10)] for read in range(100)
+    ]
+    everything = [message for messages in reads for message in messages]
+    kept = [*failed(*reads).messages]
+    assert kept == everything[-len(kept) :]
+    assert 0.9 * MIB < sum(len(message.raw) for message in kept) <= MIB
+    assert failed(*reads[:10]).messages == tuple(everything[:100])
+
+
+def test_an_error_has_no_pieces_of_messages() -> None:
+    pieces: list[Message] = [delta("ab")] * 5_000
+    partial = failed([assistant("before")], pieces, [delta("cd"), assistant("after")], pieces)
+    assert [type(message).__name__ for message in partial.messages] == ["AssistantMessage"] * 2
+    assert partial.text == "after"
+
+
+@pytest.mark.parametrize("before", [[], [tool_result(10)] * 10], ids=["alone", "in a read with many"])
+def test_an_error_has_the_last_text_however_large_later_messages_are(before: list[Message]) -> None:
+    large = [[tool_result(MIB)]] * 3
+    partial = failed([assistant("first")], [*before, assistant("second", {"input_tokens": 7})], *large)
+    assert (partial.text, len(partial.messages)) == ("second", 2)
+    assert partial.usage.input_tokens == 7
+    assert failed([assistant("of a subagent", parent_tool_use_id="t")], *large).text == ""
+    assert failed([assistant("early")], *large, [assistant("late")]).text == "late"
 
 
 def test_a_partial_result_prefers_the_result_to_assistant_messages() -> None:

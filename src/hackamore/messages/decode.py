@@ -5,6 +5,8 @@ The tables of types are made of the classes: a class with a new `tag` is in them
 
 from __future__ import annotations
 
+from collections import deque
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Union
 
 import msgspec
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
     from hackamore.errors import StreamWarning
 
-__all__ = ["CONTROL_TYPES", "MESSAGE_TYPES", "decode", "decode_run", "from_data", "prepare"]
+__all__ = ["CONTROL_TYPES", "MESSAGE_TYPES", "decode", "decode_all", "decode_run", "from_data", "prepare"]
 
 
 class _SystemProbe(msgspec.Struct, frozen=True, tag_field="type", tag="system"):
@@ -74,11 +76,11 @@ def prepare() -> None:
         decode_typed = decoder(Union[(*_TOP_LEVEL.values(), _SystemProbe)])
 
 
-# The CLI's key order saves looking into the payload: there is one of these lines for every token.
-_USUAL_EVENT = b'{"type":"stream_event","event":{'
+# The usual order of keys saves looking into the payload: there is one of these lines for every token. The CLI writes no blanks.
+_USUAL_EVENT = (b'{"type":"stream_event","event":{', b'{"type": "stream_event", "event": {')
 
 
-def decode(line: bytes, warn: Callable[[StreamWarning], None]) -> Frame:
+def decode(line: bytes, warn: Callable[[StreamWarning], Any]) -> Frame:
     """Return the frame on `line`: a `Message`, or a control frame (see `hackamore.messages.control`).
 
     An unreadable part costs as little as possible: an unknown type becomes an `UnknownMessage`, an unknown block an
@@ -119,11 +121,7 @@ def decode_run(
 ) -> tuple[int, Any | None]:
     """Decode lines for as long as nothing needs a closer look: the same frames as from `decode`, for less.
 
-    Args:
-        lines: where lines come from; the one that needs a closer look is taken from it too.
-        kinds: the classes that `take` wants.
-        take: called with each frame.
-        complete: classes that need no closer look, and end the run all the same.
+    `take` gets each frame of a class in `kinds`. Frames of classes in `complete` end the run.
 
     Returns:
         How many frames `take` got, and the line that was not decoded, or the frame of a class in `complete`; None if there was none.
@@ -134,23 +132,40 @@ def decode_run(
         for line in lines:
             frame = decode_typed(line)
             kind = frame.__class__
-            if kind not in kinds or (kind is StreamEvent and not line.startswith(_USUAL_EVENT)):
-                if kind not in complete:
-                    return count, line
-                if not line.isascii():
-                    line.decode()
-                force_setattr(frame, "raw", line)
-                return count, frame
-            # The decoder does not look at the bytes of fields that it skips.
+            if kind not in kinds and kind not in complete:
+                return count, line
+            if kind is StreamEvent and not line.startswith(_USUAL_EVENT):
+                check_shape(frame.event_raw, b"{")
             if not line.isascii():
                 line.decode()
             force_setattr(frame, "raw", line)
+            if kind not in kinds:
+                return count, frame
             take(frame)
             count += 1
     except (ValueError, RecursionError, TypeError):
         # TypeError: no bytes at all, but what stands in for a line that is too long.
         return count, line
     return count, None
+
+
+def decode_all(lines: list[Any], kinds: frozenset[type[Frame]]) -> list[Any] | None:
+    """Decode lines as `decode_run` does, in steps that each take all of them; return None if a line needs a closer look."""
+    try:
+        frames = list(map(decode_typed, lines))
+        found = set(map(type, frames))
+        if not found <= kinds:
+            return None
+        for line in lines if not all(map(bytes.isascii, lines)) else ():
+            line.decode()
+        if StreamEvent in found and not all(map(bytes.startswith, lines, repeat(_USUAL_EVENT))):
+            for frame, line in zip(frames, lines, strict=True):
+                if frame.__class__ is StreamEvent and not line.startswith(_USUAL_EVENT):
+                    check_shape(frame.event_raw, b"{")
+    except (ValueError, RecursionError, TypeError):
+        return None
+    deque(map(force_setattr, frames, repeat("raw"), lines), maxlen=0)
+    return frames
 
 
 def _decode_system(line: bytes, subtype: str | None) -> Message:
@@ -167,7 +182,7 @@ def _decode_system(line: bytes, subtype: str | None) -> Message:
 _unknown_system = msgspec.json.Decoder(UnknownSystemMessage).decode
 
 
-def _decode_slowly(line: bytes, warn: Callable[[StreamWarning], None]) -> Frame:
+def _decode_slowly(line: bytes, warn: Callable[[StreamWarning], Any]) -> Frame:
     from hackamore.messages import degrade
 
     fields = degrade.split_line(line)

@@ -101,7 +101,7 @@ from hackamore.messages import (
 )
 from hackamore.messages.control import ControlCancelRequest, ControlRequest, ControlResponse, TranscriptMirror
 from hackamore.messages.conversation import REFUSED
-from hackamore.messages.decode import decode_run
+from hackamore.messages.decode import decode_all, decode_run
 from hackamore.messages.results import ControlResult, ServerInfo, decode_result
 from hackamore.options.bounds import Limits
 
@@ -135,6 +135,7 @@ _PLAIN_AND_NAMELESS = frozenset(
     kind for kind in PLAIN if not {"user_message_uuid", "user_message_uuids"} & set(kind.__struct_fields__)
 ) - {AssistantMessage, StreamEvent}
 """The same while an ordinary frame may tell which prompt is being answered."""
+_MANY_LINES = 8
 _SHOWN_HEAD_BYTES = 200
 _NOTHING_PLAIN: frozenset[type[Frame]] = frozenset()
 """For the role CLI, which delivers no messages."""
@@ -230,6 +231,7 @@ class Connection:
         # What comes in
         self._framer = LineFramer(self._limits.line_bytes)
         self._always_plain, self._plain_and_nameless = _PLAIN_FOR[role]
+        self._floods = False  # True after a read with plain messages alone: the next one is likely to have no others
         self._bad_lines = 0
         self._last_bad_line: bytes | None = None
         self.mask: Callable[[bytes], bytes] = bytes
@@ -394,14 +396,22 @@ class Connection:
         if self.ending is not None or self._output is Half.CLOSED:
             return
         self.received = True
-        lines = iter(self._framer.receive_data(data))
+        received = self._framer.receive_data(data)
+        plain = self._always_plain if not self.turns.prompt_is_unknown else self._plain_and_nameless
+        if self._floods and len(received) >= _MANY_LINES and (messages := decode_all(received, plain)):
+            self._bad_lines = 0
+            self._batch += messages
+            self._flush()
+            return
+        lines = iter(received)
+        self._floods = True
         while True:
-            plain = self._always_plain if not self.turns.prompt_is_unknown else self._plain_and_nameless
             count, line = decode_run(lines, plain, self._batch.append, _DECODED_ONCE)
             if count:
                 self._bad_lines = 0
             if line is None:
                 break
+            self._floods = False
             if line.__class__ is bytes:
                 try:
                     frame: Frame = decode(line, self._warned)
@@ -416,6 +426,7 @@ class Connection:
                 self._on_frame(line)
             if self.ending is not None:
                 return
+            plain = self._always_plain if not self.turns.prompt_is_unknown else self._plain_and_nameless
         if self._batch:
             self._flush()
 

@@ -7,6 +7,7 @@ what the user gets and which state follows. It is the same for both launches; no
 from __future__ import annotations
 
 from collections import deque
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from hackamore._engine.protocol import events
@@ -14,7 +15,7 @@ from hackamore._engine.protocol.diagnostics import did_not_exit, incomplete_last
 from hackamore._engine.protocol.states.query import ONE_SHOT, State, Trigger, Yield
 from hackamore._engine.protocol.states.session import Ending
 from hackamore.errors import DecodeError, DecodeErrorLimitError, LineTooLongError, PartialResult, StreamWarning
-from hackamore.messages import AssistantMessage, ResultMessage, StreamEvent, TextBlock
+from hackamore.messages import AssistantMessage, ResultMessage, StreamEvent, TextBlock, decode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,31 +32,61 @@ if TYPE_CHECKING:
 _OVER = (State.ENDING, State.CLOSED)
 
 
-_RECENT_BYTES = 16 * 1024 * 1024
+_RECENT_BYTES = 1024 * 1024
+_MANY = 8
 _OBJECT_BYTES = 700
 """The memory of a message besides its line: of short messages it is the larger part."""
 
 
 class Recent:
-    """The last messages of a query or turn, for `error.partial`: 16 MiB at most."""
+    """The last complete messages of a query or turn, for `error.partial`: 1 MiB at most, and the last dropped one with a text.
 
-    __slots__ = ("_batches", "_size")
+    Of a batch with many only the lines are kept: objects that outlive their reader take a fifth of the time of a flood.
+    """
+
+    __slots__ = ("_batches", "_size", "_spoken")
 
     def __init__(self) -> None:
-        self._batches: deque[tuple[list[Message], int]] = deque()
+        self._batches: deque[tuple[list[Message | bytes], int]] = deque()
         self._size = 0
+        self._spoken: Message | None = None
 
     def add(self, messages: list[Message], size: int) -> None:
-        """Add a batch of `size` bytes; the list must not change any more."""
-        size += len(messages) * _OBJECT_BYTES
-        self._batches.append((messages, size))
+        """Add a batch of about `size` bytes; the list must not change any more. Pieces of messages are left out."""
+        if StreamEvent in map(type, messages):
+            messages = [message for message in messages if message.__class__ is not StreamEvent]
+            size = sum(len(message.raw) for message in messages)
+        if not messages:
+            return
+        batch: list[Any] = messages
+        if len(messages) >= _MANY:
+            batch = list(map(_raw, messages))
+        else:
+            size += _OBJECT_BYTES * len(messages)
+        self._batches.append((batch, size))
         self._size += size
         while self._size > _RECENT_BYTES and len(self._batches) > 1:
-            self._size -= self._batches.popleft()[1]
+            dropped, size = self._batches.popleft()
+            self._size -= size
+            # Few lines are decoded for this: it is done once for each read.
+            likely = (
+                each for each in reversed(dropped) if b'"text"' in (each if isinstance(each, bytes) else each.raw)
+            )
+            self._spoken = next((each for each in map(_message, likely) if _text(each)), self._spoken)
 
     def partial(self, session_id: str | None) -> PartialResult:
         """Return the messages as the partial result of an error."""
-        return partial_of([message for batch, _ in self._batches for message in batch], session_id)
+        recent = [_message(each) for batch, _ in self._batches for each in batch]
+        if self._spoken is not None and not last_text(recent):
+            recent.insert(0, self._spoken)
+        return partial_of(recent, session_id)
+
+
+_raw = attrgetter("raw")
+
+
+def _message(kept: Message | bytes) -> Message:
+    return decode(kept, id) if isinstance(kept, bytes) else kept  # type: ignore[return-value]  # it was a message
 
 
 def partial_of(messages: Sequence[Message], session_id: str | None) -> PartialResult:

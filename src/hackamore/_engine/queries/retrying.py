@@ -8,7 +8,6 @@ from hackamore._engine.protocol.log import logger, one_line
 from hackamore._engine.queries.ending import partial_of
 from hackamore._engine.queries.outcomes import RunResult, conclude
 from hackamore._engine.queries.plain import deliver_warning
-from hackamore._engine.queries.prompts import is_many
 from hackamore.errors import HackamoreError, OptionsError, SessionNotFoundError, StreamWarning
 from hackamore.messages import RateLimitedError, ResultError
 from hackamore.options.options import NO_SESSION
@@ -196,6 +195,8 @@ def _until_reset(error: HackamoreError, now: datetime) -> float:
 
 def _refuse_what_cannot_be_repeated(prompt: Any, options: Options, *, reopened: bool, remembered: bool) -> None:
     """Raise OptionsError if an attempt cannot be made."""
+    from hackamore._engine.queries.prompts import is_many  # with callbacks and tools, which a plain query never needs
+
     if is_many(prompt):
         problem = (
             "needs a prompt that can be sent again: a text or a list of content blocks, not an iterable of prompts."

@@ -88,7 +88,7 @@ def find_cli(
     """
     home = home or environment.get("HOME") or ""
     if not os.path.isabs(home):
-        home = ""
+        home = ""  # a relative one is the working directory, where nothing is looked for
     named = environment.get("HACKAMORE_CLI_PATH")
     if cli_path is not None and os.fspath(cli_path) != named:
         return Found(_explicit(os.fspath(cli_path), "cli_path", environment, home), "cli_path")
@@ -175,7 +175,7 @@ def _explicit(given: str, source: str, environment: Mapping[str, str], home: str
 
 
 def _is_executable(path: str) -> bool:
-    return os.path.isfile(path) and os.access(path, os.X_OK)
+    return os.path.isfile(path) and os.access(path, os.X_OK)  # a folder has that bit as well
 
 
 MINIMUM_ONE_SHOT = CLIVersion(1, 0, 0)
@@ -267,7 +267,7 @@ class VersionCache:
         """Remember the version in `text` for this executable; text without a version is not remembered."""
         key = _identity(cli_path)
         version = CLIVersion.parse(text)
-        if key is None or version is None or self._known.get(key) == str(version):
+        if key is None or version is None or self._known.get(key) == str(version):  # no write at each start
             return
         self._known[key] = str(version)
         if self.file is not None:
@@ -280,7 +280,7 @@ class VersionCache:
         import msgspec
 
         try:
-            with open(self.file or "", "rb") as source:
+            with open(self.file or "", "rb") as source:  # a damaged one of any size costs a version check
                 content: Any = msgspec.json.decode(source.read(1024 * 1024))
         except (OSError, ValueError, RecursionError):
             return {}
@@ -293,6 +293,7 @@ class VersionCache:
         import msgspec
 
         assert self.file is not None  # noqa: S101 - for the type checker
+        # Two programs may write at the same time: each replaces the file as a whole.
         new = f"{self.file}.{os.getpid()}.{os.urandom(4).hex()}"
         try:
             os.makedirs(os.path.dirname(self.file), mode=0o700, exist_ok=True)
@@ -310,4 +311,5 @@ def _identity(cli_path: str) -> str | None:
         facts = os.stat(real)
     except OSError:
         return None
+    # File names need not be Unicode, and the cache is JSON.
     return f"{facts.st_size}:{facts.st_mtime_ns}:{os.fsencode(real).decode('utf-8', 'backslashreplace')}"

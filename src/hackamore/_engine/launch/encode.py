@@ -85,7 +85,7 @@ def _settings_argv(options: Options) -> list[str]:
     if options.sandbox is not None:
         sandbox = to_wire(options.sandbox)
         if sandbox.get("enabled") is True:
-            sandbox.setdefault("failIfUnavailable", True)
+            sandbox.setdefault("failIfUnavailable", True)  # as in TypeScript: else commands run without one
         settings = {**settings_object(options), "sandbox": sandbox}
     if settings is None:
         return []
@@ -106,7 +106,7 @@ def settings_object(options: Options) -> Mapping[str, Any]:
         if not source.lstrip().startswith("{"):
             with open(os.path.join(os.fspath(options.cwd or ""), source), encoding="utf-8-sig") as file:
                 source = file.read()
-        content = json.loads(source, parse_constant=_no_constant)
+        content = json.loads(source, parse_constant=_no_constant)  # Python reads NaN, the CLI does not
     except (OSError, ValueError, RecursionError) as error:
         # JSON errors are left out of the text: they may quote the settings.
         reason = error.strerror if isinstance(error, OSError) else "it is not JSON"
@@ -309,7 +309,7 @@ def _encoded(name: str, row: Row, secret: bool) -> OptionRow:
 ROWS: tuple[OptionRow, ...] = tuple(
     sorted(
         (_encoded(name, field.row, field.secret) for name, field in Options.__fields__.items()),
-        key=lambda option: option.row.place,
+        key=lambda option: option.row.place,  # the order of the official package
     )
 )
 ROWS_BY_NAME: dict[str, OptionRow] = {option.name: option for option in ROWS}

@@ -37,9 +37,9 @@ def build_environment(options: Options, base: Mapping[str, str], child_id: str) 
         if option.environment is not None:
             variables.update(option.environment(options))
     if options.cwd is not None:
-        variables["PWD"] = os.path.abspath(options.cwd)
-    variables["CLAUDE_CODE_SDK_READS_SESSION_STATE"] = "1"
-    variables[CHILD_ID] = child_id
+        variables["PWD"] = os.path.abspath(options.cwd)  # an inherited one is the host's
+    variables["CLAUDE_CODE_SDK_READS_SESSION_STATE"] = "1"  # after `env`: `wait_idle` depends on these reports
+    variables[CHILD_ID] = child_id  # finds descendants in sessions of their own
     return variables
 
 
@@ -129,7 +129,7 @@ def encode_prompt(prompt: str) -> bytes:
     """Return the prompt as the CLI's stdin takes it; raise TypeError or OptionsError if it is not a str, is empty, or not valid UTF-8."""
     if not isinstance(prompt, str):
         raise TypeError(f"The prompt must be a str here, not {type(prompt).__name__}.")
-    if not prompt.strip():
+    if not prompt.strip():  # 2.1.327 exits 1: "Input must be provided"
         raise OptionsError("The prompt is empty: the CLI needs something to answer.", field="prompt")
     if "\0" in prompt:
         raise OptionsError("The prompt contains a NUL character; remove it.", field="prompt")
@@ -245,7 +245,7 @@ def _check_sizes(owned: list[tuple[str, str]], environment: Mapping[str, str]) -
                 way_out = "Use prompt_channel='stdin'."
             problem = f"is too long for a command line: {size:,} bytes; one argument may have {MAX_ARGUMENT:,}."
             raise wrong(owner, f"{problem} {way_out}")
-        total += size + 8
+        total += size + 8  # the kernel counts a pointer for each
     for name, value in environment.items():
         text = f"{name}={value}\0"
         size = len(text) if text.isascii() else len(os.fsencode(text))
@@ -350,7 +350,7 @@ def _shadows(options: Options) -> list[StreamWarning]:
     whole = [
         rule
         for rule in options.allowed_tools
-        if (rule.endswith(("()", "(*)")) or "(" not in rule)
+        if (rule.endswith(("()", "(*)")) or "(" not in rule)  # a rule with a pattern leaves the rest to the callback
         and not any(rule == server or rule.startswith(f"{server}__") for server in own)
     ]
     if whole:
@@ -381,7 +381,7 @@ def _misspelt_keys(options: Options) -> list[tuple[str, str]]:
     return [
         (f"{path}.{key}", suggestion(key, known))
         for path, key, known in unknown
-        if difflib.get_close_matches(key, known, n=1, cutoff=0.85)
+        if difflib.get_close_matches(key, known, n=1, cutoff=0.85)  # a key unlike all others may be of a newer CLI
     ]
 
 

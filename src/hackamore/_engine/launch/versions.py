@@ -148,12 +148,13 @@ def fit(plan: LaunchPlan, version: tuple[int, int, int]) -> LaunchPlan:
     """
     argv, owners = list(plan.argv), list(plan.owners)
     for place, (part, owner) in enumerate(zip(plan.argv, plan.owners, strict=True)):
+        # `extra_args` are the caller's decision. Versions between `without` and `known` were not tried: they get the flag.
         flag = part.partition("=")[0]
         seen = FLAGS.get(flag)
         if not owner or owner == "extra_args" or place < plan.program_length or seen is None or version > seen.without:
             continue
         if flag == _LATER_BYPASS and "--permission-mode=bypassPermissions" in plan.argv:
-            argv[place] = "--dangerously-skip-permissions"
+            argv[place] = "--dangerously-skip-permissions"  # of 2.0.20 and older
             continue
         raise UnsupportedCLIVersionError(str(CLIVersion(*version)), str(seen.known), option=owner, flag=flag)
     if argv == list(plan.argv):

@@ -62,7 +62,7 @@ class TurnTable:
         self._open: dict[str, PromptRecord] = {}
         self._started: dict[str, PromptRecord] = {}
         self._verdicts: dict[str, PromptRecord] = {}
-        self._current_ids: tuple[str, ...] | None = ()
+        self._current_ids: tuple[str, ...] | None = ()  # kept: it is needed for every read
         self._number = 0
         self.reported: bool = False
 
@@ -120,7 +120,7 @@ class TurnTable:
         turn = self._open.get(turn_id)
         if turn is None:
             return []
-        turn.verdict = word if word in _AT_IDLE else None
+        turn.verdict = word if word in _AT_IDLE else None  # an interrupt may queue it again
         if turn.verdict is None:
             self._verdicts.pop(turn_id, None)
         else:
@@ -145,7 +145,7 @@ class TurnTable:
         """Take that the CLI works on something it does not name: the oldest prompt, if it never names any."""
         if self.reported or self._started:
             return []
-        oldest = next(iter(self._open.values()), None)
+        oldest = next(iter(self._open.values()), None)  # if unwritten, the CLI began this turn by itself
         return self._move(oldest, TurnTrigger.NAMED) if oldest is not None and oldest.written else []
 
     def finished_by(self, result: ResultMessage) -> list[PromptRecord]:
@@ -157,7 +157,7 @@ class TurnTable:
         if not named:
             ids = list(self.current_ids)
             if not ids and not self.reported:
-                oldest = next(iter(self._open.values()), None)
+                oldest = next(iter(self._open.values()), None)  # an old CLI names none
                 ids = [oldest.id] if oldest is not None and oldest.written else []
         ended = []
         for turn_id in ids:
@@ -188,5 +188,6 @@ def _in_order(turns: dict[str, PromptRecord]) -> list[PromptRecord]:
 def _verdict(result: ResultMessage) -> TurnTrigger:
     if not result.is_error:
         return TurnTrigger.RESULT
+    # After an interrupt 2.1.327 gives `aborted_streaming` or `aborted_tools`.
     aborted = (result.terminal_reason or "").startswith("aborted")
     return TurnTrigger.RESULT_ABORTED if aborted else TurnTrigger.RESULT_FAILED

@@ -175,7 +175,7 @@ def _result_of(collected: CollectResult, *, check: bool) -> ResultMessage:
             ),
         )
     if check and result.is_error:
-        raise SessionNotFoundError.found_in(result.errors) or ResultError.of(result)
+        raise SessionNotFoundError.found_in(result.errors) or ResultError.of(result)  # 2.1.327 says it in a result
     return result
 
 
@@ -186,7 +186,7 @@ def last_refusal(messages: Sequence[Message]) -> str:
     for message in messages:
         if isinstance(message, AssistantMessage):
             calls.update(
-                block.id
+                block.id  # the CLI has the model answer a schema by a call of this tool
                 for block in message.content
                 if isinstance(block, ToolUseBlock) and block.name == "StructuredOutput"
             )
@@ -213,14 +213,14 @@ def conclude(collected: CollectResult, output_type: Any, *, check: bool) -> RunR
     output = None
     try:
         result = _result_of(collected, check=check)
-        if not result.is_error or output_type is None:
+        if not result.is_error or output_type is None:  # `check=False`: an error has no answer to read
             output = decode_output(result, output_type, last_refusal(collected.messages))
     except HackamoreError as error:
         error.partial = partial_of(collected.messages, error.session_id)  # all messages, not only the last ones
         error.session_id = error.partial.session_id
         raise
     return RunResult(
-        text=result.result or last_text(collected.messages),
+        text=result.result or last_text(collected.messages),  # an `error_...` subtype has no `result`
         output=output,
         messages=collected.messages,
         result=result,

@@ -96,7 +96,7 @@ def one_prompt(prompt: object) -> OnePrompt:
         OptionsError: it is empty, or holds what cannot be sent.
     """
     if isinstance(prompt, str):
-        encode_prompt(prompt)
+        encode_prompt(prompt)  # for its checks: they raise at the call, and not in the stream
         return OnePrompt(prompt)
     if isinstance(prompt, (list, tuple)):
         return OnePrompt(checked_blocks(prompt))
@@ -176,7 +176,7 @@ class Feeder(Job):
                     return
                 self._give(prompt)
         finally:
-            close = getattr(iterator, "close", None)
+            close = getattr(iterator, "close", None)  # a generator that is given up runs its `finally` now
             if close is not None:
                 close()
 
@@ -188,7 +188,7 @@ class Feeder(Job):
                     return
                 self._give(prompt)
         finally:
-            close = getattr(iterator, "aclose", None)
+            close = getattr(iterator, "aclose", None)  # no garbage collection can await it
             if close is not None:
                 await close()
 

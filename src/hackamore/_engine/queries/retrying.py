@@ -28,7 +28,7 @@ CONTINUE = (
 )
 """The prompt of an attempt that resumes a session; `docs/guides/production/rate-limits.md` quotes it."""
 
-_MOST_DOUBLINGS = 60
+_MOST_DOUBLINGS = 60  # `2.0 ** 1024` is an OverflowError
 _LONGEST_REASON = 300
 _NOT_RESUMED = {
     "continue_conversation": False,
@@ -67,6 +67,7 @@ class Attempts:
             raise TypeError(f"`retry` must be a hackamore.Retry or None, got {retry!r} ({type(retry).__name__})")
         self._retry = retry if retry is not None else Retry(attempts=1)
         self._goes_on = goes_on
+        # Without `persist_session` the disk has nothing to resume, except for a session that still runs.
         self._remembered = self._retry.resume and (goes_on is not None or options.persist_session)
         if self._retry.attempts > 1:
             _refuse_what_cannot_be_repeated(prompt, options, reopened=reopened, remembered=self._remembered)
@@ -95,7 +96,7 @@ class Attempts:
             error = SessionNotFoundError.found_in(result.errors) or ResultError.of(result)
             if self._session_is_lost(error) or self._delay(error, now) is not None:
                 error.partial = partial_of(collected.messages, error.session_id)
-                raise error
+                raise error  # `check=False` returns only what another attempt cannot mend
         answer = conclude(collected, output_type, check=self._check)
         answer.messages[:0] = self._earlier
         answer.warnings[:0] = self._warnings
@@ -110,7 +111,7 @@ class Attempts:
             collected: everything that its stream gave; None if it was not started.
             now: the time of day, with its time zone.
         """
-        lost = self._session_is_lost(error)
+        lost = self._session_is_lost(error)  # no model was called: no wait, and no attempt in the count
         seconds = 0.0 if lost else self._delay(error, now)
         if seconds is None:
             self._finish(error, now)
@@ -144,6 +145,7 @@ class Attempts:
     def _session_to_resume(self, error: HackamoreError) -> str | None:
         if not self._remembered:
             return None
+        # An attempt without a message may not have begun its session.
         return error.partial.session_id if error.partial.messages else self._resumed
 
     def _choose(self, session_id: str | None, error: HackamoreError) -> None:
@@ -214,7 +216,7 @@ def _refuse_what_cannot_be_repeated(prompt: Any, options: Options, *, reopened: 
         problem = (
             "needs a transport that can be opened again: pass a `TransportSource`, which makes one for each attempt."
         )
-    elif options.session_id is not None and not remembered:
+    elif options.session_id is not None and not remembered:  # 2.1.327: "already in use"
         problem = "without a resume needs a new session for each attempt: leave the option `session_id` out."
     else:
         return

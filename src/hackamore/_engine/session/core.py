@@ -86,7 +86,7 @@ __all__ = [
 
 EXIT_SECONDS = 5.0
 """For how long the exit status is awaited after the end of the output."""
-_WARNINGS_KEPT = 1_000
+_WARNINGS_KEPT = 1_000  # a field that is new in each frame warns in each frame
 
 _OWN_FIELDS = frozenset({"type", "message", "uuid", "priority"})
 
@@ -144,7 +144,7 @@ class SessionCore(Generic[A]):
         self.connection: Connection = Connection(
             Role.HOST,
             limits=options.limits,
-            hold_until_confirmed=self.hooks.blocking,
+            hold_until_confirmed=self.hooks.blocking,  # a guard is in force before the first prompt
             fail_on_bad_lines=audience.fail_on_bad_lines,
             mirrored=options.session_store is not None,
         )
@@ -244,7 +244,7 @@ class SessionCore(Generic[A]):
         """Apply expired timeouts, after processing data that has already arrived."""
         connection = self.connection
         if connection.has_news:
-            self.pump(now)
+            self.pump(now)  # what came in time counts, also if this program was too busy to read it
         for kind, name, seconds in self.deadlines.passed(now):
             match kind:
                 case "request":
@@ -312,6 +312,7 @@ class SessionCore(Generic[A]):
         self.ask_stop()
         self.deadlines.now = now
         connection.begin_stop()
+        # `working` is also a turn that the CLI began by itself: it went on for 5 s after the stop, with tools and all.
         if not connection.over and connection.working and not self.abandoned:
             waiting = any(turn.state is TurnState.QUEUED for turn in connection.turns.open)
             try:
@@ -330,7 +331,7 @@ class SessionCore(Generic[A]):
         if self._input_broke:
             return
         self._input_broke = True
-        if self.connection.over or self.stop_asked:
+        if self.connection.over or self.stop_asked:  # a stop closes the input itself
             return
         self.deadlines.now = now
         self.connection.input_broke()
@@ -389,7 +390,7 @@ class SessionCore(Generic[A]):
 
     def crashed(self, exit_code: int | None) -> bool:
         """Return whether an exit with this code is a crash."""
-        last = self.connection.last_result
+        last = self.connection.last_result  # 2.1.327 exits 1 after an error result
         after_error = exit_code is not None and exit_code > 0 and last is not None and last.is_error
         return len(self.connection.turns) > 0 or (exit_code != 0 and not after_error)
 
@@ -424,7 +425,7 @@ class SessionCore(Generic[A]):
     def ask(self, subtype: str, fields: Mapping[str, Any], operation: str, timeout: float | None, now: float) -> Answer:
         """Send a control request; it can fail as `Connection.send_request` and `checked_timeout` do."""
         self.deadlines.now = now
-        timeout = checked_timeout(timeout)
+        timeout = checked_timeout(timeout)  # before anything is sent
         row = row_for(subtype)
         if row is not None and row.needs and not getattr(self.options, row.needs):
             raise CheckpointingNotEnabledError
@@ -502,7 +503,7 @@ class SessionCore(Generic[A]):
 
     def _give_up_own_work(self, error: HackamoreError) -> None:
         connection = self.connection
-        if connection.over or self.stop_asked:
+        if connection.over or self.stop_asked:  # a stop has interrupted it already
             return
         if self.kind == "query":
             self.audience.turn_given_up("", error)
@@ -539,10 +540,10 @@ class SessionCore(Generic[A]):
         if storing is not None:
             storing.move()
         if self.deadlines:
-            if news:
+            if news:  # whatever comes, the CLI is at work: `after_result` counts its silence
                 self.deadlines.disarm("after_result", "")
             if news or not connection.unsettled:
-                self.deadlines.disarm("settle", "")
+                self.deadlines.disarm("settle", "")  # keep-alives are no news, and put nothing off
         if connection.unsettled and not self.deadlines.is_armed("settle", ""):
             self.deadlines.arm("settle", "", SETTLE_SECONDS)
         self.audience.pumped()
@@ -573,7 +574,7 @@ class SessionCore(Generic[A]):
                 self.deliver(event)
             case core_events.RequestReceived():
                 self.callbacks.begin(event)
-                self.audience.held()
+                self.audience.held()  # open requests count in `Limits.buffered_bytes`
             case core_events.RequestCancelled():
                 self.callbacks.cancelled(event.request_id)
             case core_events.RequestResolved():
@@ -592,7 +593,7 @@ class SessionCore(Generic[A]):
             case core_events.BackgroundTasksChanged():
                 self.audience.session_event(BackgroundTasksChanged(event.tasks))
             case core_events.OperationsReleased():
-                self._turn_deadlines.count_anew()
+                self._turn_deadlines.count_anew()  # only now the CLI can read the prompts
             case core_events.HandshakeCompleted():
                 self._on_ready(event.server_info)
             case core_events.HandshakeFailed():
@@ -623,8 +624,9 @@ class SessionCore(Generic[A]):
 
     def _on_ready(self, info: ServerInfo | None) -> None:
         for name in self.deadlines.names("request"):
-            if name not in self._answers:
+            if name not in self._answers:  # that of `initialize`, also after an implicit confirmation
                 self.deadlines.disarm("request", name)
+        # A CLI that ignores `on_failure` would let the tool run where the hook cannot be reached: refused, and not assumed.
         if self.hooks.blocking and (
             info is None or info.hook_on_failure_supported is not True or info.hooks_applied is False
         ):
@@ -655,7 +657,7 @@ class SessionCore(Generic[A]):
             self.start_error = self.start_error or self.connection.closed_error()
             self.ready.set()
         self.audience.ended(event)
-        self.settled.wake()
+        self.settled.wake()  # `wait_idle` raises: with turns open it is never quiet
 
 
 class SessionBase:

@@ -294,7 +294,7 @@ class Readers:
         """Give a cursor everything from now on."""
         connection = self._core.connection
         if connection.over:
-            inbox.end(None if events else connection.terminal_error)
+            inbox.end(None if events else connection.terminal_error)  # the last event tells how it ended
         else:
             inbox.unread = self._unread
             (self._events if events else self._messages).add(inbox)
@@ -334,7 +334,7 @@ class Readers:
                 self._slow = True
                 text = f"{held:,} bytes of unread messages and open requests are held; at {self._limit:,} the session fails."
                 self._core.warn("SLOW_CONSUMER", text, buffered=held, limit=self._limit)
-        elif held * 4 < self._limit:
+        elif held * 4 < self._limit:  # not at half: a reader that stays near it is warned about once
             self._slow = False
 
     def warned(self, warning: StreamWarning) -> None:
@@ -375,7 +375,7 @@ class Readers:
             size = size_of(event)
             for inbox in inboxes:
                 inbox.add((event,), size)
-            if not self._core.connection.over:
+            if not self._core.connection.over:  # its end fails nothing any more
                 self.held()
 
     def pumped(self) -> None:

@@ -98,11 +98,11 @@ class Storing:
                 return bool(self._held) and self._hold_messages(event, messages, turn_ids)
             case events.TurnStateChanged(turn_id=turn_id):
                 if self._held and (self._core.audience.in_order or turn_id in self._turns):
-                    self._core.turn_over(event)
+                    self._core.turn_over(event)  # now: the CLI is not silent while its result waits for the store
                     self._held.append(event)
                     return True
             case events.Ended():
-                self.release_all()
+                self.release_all()  # readers get their result, and then the error
             case _:
                 pass
         return False
@@ -190,6 +190,7 @@ class Storing:
 
     def _failed(self, error: BaseException) -> None:
         lost = isinstance(error, (StoreConflictError, DecodeError))  # an entry that is nested too deep stays so
+        # Without passwords: drivers of databases quote their connection strings.
         text = text_of(error) if lost else f"{type(error).__name__}: {without_passwords(text_of(error))}"
         rest = self.mirror.failed(escape_terminal(text, 500), error, again=True, lost=lost)
         if rest is not None:

@@ -39,6 +39,7 @@ __all__ = [
     "key_of",
 ]
 
+# Batches and rests are those of the official package (0.2.184): a store that works with it sees nothing new.
 BATCH_ENTRIES = 500
 """Entries after which a batch is due."""
 BATCH_BYTES = 1024 * 1024
@@ -322,7 +323,7 @@ class Mirror:
         left = [self._current] if self._current is not None else []
         left += self._round
         self._round.clear()
-        for append in reversed(left):
+        for append in reversed(left):  # each goes to the front: the oldest last
             append.put_back()
         for file in self._files.values():
             if file.entries:
@@ -333,7 +334,7 @@ class Mirror:
 
     def _fail(self, current: Append, error: str, exception: BaseException | None, *, lost: bool) -> None:
         key = current.key
-        if lost or self.waiting * 2 > self._most_bytes:
+        if lost or self.waiting * 2 > self._most_bytes:  # a store that is down must not fill the memory
             reason = (
                 error
                 if lost
@@ -364,6 +365,7 @@ def key_of(path: str, project_key: str | None = None) -> StoreKey | None:
     parts = path.replace("\\", "/").split("/")
     if not parts[-1].endswith(".jsonl") or "projects" not in parts[:-2]:
         return None
+    # The last one: the configuration folder may itself stand below a folder `projects`.
     at = len(parts) - 3 - parts[:-2][::-1].index("projects")
     project, session, *rest = (*parts[at + 1 : -1], parts[-1].removesuffix(".jsonl"))
     if not project or not session or any(part in ("", ".", "..") for part in rest):

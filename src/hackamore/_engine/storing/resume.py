@@ -50,7 +50,7 @@ _METADATA = "agent_metadata"
 """The type of the entries that stand for the file `agent-<id>.meta.json`. The last one counts."""
 _METADATA_FILE = ".meta.json"
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,199}")
-_DEEPEST = 8
+_DEEPEST = 8  # those of the CLI have two parts: `subagents/agent-<id>`
 
 _encode = msgspec.json.encode
 
@@ -86,7 +86,7 @@ def wants_store(options: Options) -> bool:
     """Return whether options ask to resume from a store."""
     if options.session_store is None:
         return False
-    resumes = options.resume is not None and is_session_id(options.resume)
+    resumes = options.resume is not None and is_session_id(options.resume)  # a title is found by the CLI alone
     return resumes or (options.resume is None and options.continue_conversation)
 
 
@@ -131,7 +131,7 @@ def resume_steps(
     folder = make_folder()
     try:
         yield Step(materialise, (folder, options, here, session_id, parts))
-    except BaseException:
+    except BaseException:  # the folder may have credentials in it
         remove_folder(folder)
         raise
     return Private(folder, session_id, key["project_key"], tuple(warnings))
@@ -150,7 +150,7 @@ def load_steps(
     """
     key: StoreKey = {"project_key": here, "session_id": session_id}
     entries = _entries((yield Step(store.load, (key,), "load")), "load", session_id)
-    if not entries and implements(store, "find_session"):
+    if not entries and implements(store, "find_session"):  # an optional method
         found = yield Step(store.find_session, (session_id,), "find_session")
         if found:  # it was in another working directory, or on another host
             try:

@@ -58,11 +58,7 @@ os.register_at_fork(after_in_parent=_after_fork)
 
 
 class Driver:
-    """Drives one session, from the start of the process to its end.
-
-    Args:
-        transport: the connection to the CLI, not started yet.
-    """
+    """Drives one session, from the start of the process to its end. The transport is not started yet."""
 
     def __init__(self, core: SessionCore[Any], transport: AsyncTransport, plan: LaunchPlan) -> None:
         self._core = core

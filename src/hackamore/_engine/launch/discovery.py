@@ -52,12 +52,7 @@ SYSTEM_PLACES: Sequence[str] = ("/usr/local/bin/claude", "/opt/homebrew/bin/clau
 
 
 class Found(NamedTuple):
-    """A CLI, and how it was found.
-
-    Attributes:
-        path: the executable, absolute.
-        source: `cli_path`, `HACKAMORE_CLI_PATH`, `PATH`, `install-cli`, `install-place`, `node-modules` or `claude-agent-sdk`.
-    """
+    """The absolute path of a CLI, and how it was found."""
 
     path: str
     source: Literal[
@@ -186,12 +181,7 @@ MINIMUM_SESSION = CLIVersion(2, 0, 0)
 
 
 class VersionFailure(NamedTuple):
-    """Why there is no answer to `claude --version`.
-
-    Attributes:
-        kind: `spawn` if it could not be run, `timeout` if it did not answer in time.
-        reason: the text of the operating system, or the time that was waited.
-    """
+    """Why there is no answer to `claude --version`: the text of the operating system, or the time that was waited."""
 
     kind: Literal["spawn", "timeout"]
     reason: str

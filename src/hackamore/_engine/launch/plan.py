@@ -86,11 +86,7 @@ class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
         return (*self.argv[: self.program_length], "--version")
 
     def describe(self) -> str:
-        """Return the plan as text for people, without secrets.
-
-        Returns:
-            Several lines of text.
-        """
+        """Return the plan as lines of text for people, without secrets."""
         import shlex
 
         command = " ".join(shlex.quote(_shown(owner, part)) for owner, part in zip(self.owners, self.argv, strict=True))

@@ -87,12 +87,7 @@ def _version(given: str | tuple[int, int, int]) -> tuple[int, int, int]:
 
 
 class FirstSeen(NamedTuple):
-    """The versions between which a flag was added.
-
-    Attributes:
-        without: the newest version that was seen to refuse the flag.
-        known: the oldest version that was seen to accept it.
-    """
+    """The newest version that was seen to refuse a flag, and the oldest that was seen to accept it."""
 
     without: CLIVersion
     known: CLIVersion

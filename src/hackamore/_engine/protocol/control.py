@@ -61,11 +61,7 @@ def _fits(value: object, kind: str) -> bool:
 
 
 def encode_request(subtype: str, fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a request by their names on the wire; unknown fields, and subtypes without a row, are passed on as they are.
-
-    Raises:
-        TypeError: if a required field is missing or one has the wrong type.
-    """
+    """Return the fields of a request by their names on the wire; raise TypeError if a required one is missing or one has the wrong type."""
     row = row_for(subtype)
     if "subtype" in fields:
         raise TypeError(f"`{subtype}`: `subtype` is not a field of a request")

@@ -35,12 +35,7 @@ _AT_IDLE = {
 
 
 class PromptRecord(msgspec.Struct, eq=False):
-    """One prompt of this side.
-
-    Attributes:
-        verdict: the last word of the CLI's reports on it, until its result comes.
-        number: its place in the order of sending.
-    """
+    """One prompt of this side; `verdict` is the last word of the CLI's reports on it, until its result comes."""
 
     id: str
     state: TurnState = TurnState.QUEUED
@@ -50,11 +45,7 @@ class PromptRecord(msgspec.Struct, eq=False):
 
 
 class TurnTable:
-    """All open prompts, in the order of sending. There may be thousands: no change looks at all of them.
-
-    Attributes:
-        reported: True once the CLI has reported on a prompt: from then on the order of sending proves nothing.
-    """
+    """All open prompts, in the order of sending. There may be thousands: no change looks at all of them."""
 
     __slots__ = ("_current_ids", "_number", "_open", "_started", "_verdicts", "reported")
 
@@ -64,7 +55,7 @@ class TurnTable:
         self._verdicts: dict[str, PromptRecord] = {}
         self._current_ids: tuple[str, ...] | None = ()  # kept: it is needed for every read
         self._number = 0
-        self.reported: bool = False
+        self.reported: bool = False  # once True, the order of sending proves nothing
 
     def __len__(self) -> int:
         return len(self._open)

@@ -107,12 +107,7 @@ class TextDeltas:
 
 
 class QueryCore:
-    """The items of a query, and how it ends.
-
-    Attributes:
-        items: the items that were not taken yet.
-        state: the state in the ending table.
-    """
+    """The items of a query that were not taken yet, and how it ends."""
 
     def __init__(self, connection: Connection, options: Options) -> None:
         self.items: deque[Item] = deque()

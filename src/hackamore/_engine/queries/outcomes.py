@@ -131,11 +131,7 @@ class RunResult(Generic[T]):
 
 
 def with_output_type(options: Options | None, output_type: Any) -> Options:
-    """Return the options with the JSON schema of `output_type` in them.
-
-    Raises:
-        OptionsError: no schema can be made of it, or `output_format` is set as well.
-    """
+    """Return the options with the JSON schema of `output_type`; raise OptionsError if there is none, or `output_format` is set as well."""
     options = options if options is not None else Options()
     if output_type is None:
         return options
@@ -147,11 +143,7 @@ def with_output_type(options: Options | None, output_type: Any) -> Options:
 
 
 def require_format(options: Options, output_type: Any) -> None:
-    """Refuse a typed answer of a session that was started without a schema.
-
-    Raises:
-        OptionsError: the options have no schema.
-    """
+    """Raise OptionsError for a typed answer of a session that was started without a schema."""
     if output_type is not None and options.output_format is None:
         name = getattr(output_type, "__name__", "...")
         raise OptionsError(

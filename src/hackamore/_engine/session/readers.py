@@ -133,12 +133,7 @@ class Inbox:
 
 
 class Progress:
-    """The part of a turn that the core of its session changes; it lives as long as the user's `Turn`.
-
-    Attributes:
-        id: the uuid of the prompt.
-        read: True once a reader has begun to iterate.
-    """
+    """The part of a turn that the core changes; `read` is True once a reader iterates. It lives as long as the user's `Turn`."""
 
     __slots__ = ("__weakref__", "id", "inbox", "over", "read", "recent", "result", "state")
 

@@ -46,11 +46,8 @@ class SteeredQuery:
 
     fail_on_bad_lines: ClassVar[bool] = False
     in_order: ClassVar[bool] = True
-    late_timeouts: ClassVar[tuple[str, ...]] = (
-        *TURN_KINDS,
-        "after_result",
-        "background",
-    )  # another thread may close the input
+    # The last two start when the input is closed, which another thread may do while the reader waits.
+    late_timeouts: ClassVar[tuple[str, ...]] = (*TURN_KINDS, "after_result", "background")
 
     def __init__(self, session: SessionCore[Any]) -> None:
         self.core: QueryCore = QueryCore(session.connection, session.options)

@@ -115,11 +115,7 @@ class _File:
 
 
 class Append:
-    """One append to the store: all entries of one file that were due.
-
-    Attributes:
-        size: the bytes of the entries, as JSON.
-    """
+    """One append to the store: all entries of one file that were due, `size` bytes as JSON."""
 
     __slots__ = ("_entries", "_file", "attempts", "key", "size")
 

@@ -350,11 +350,7 @@ def _encoded(entry: Any, session_id: str) -> bytes:
 
 
 def _give(folder: str, user: str | int) -> None:
-    """Make the user of the child process the owner of the folder and of all that is in it; links are not followed.
-
-    Raises:
-        OSError: this process may not do that, or there is no such user.
-    """
+    """Make a user the owner of the folder and of all that is in it, without following links; raise OSError if that is not allowed."""
     if isinstance(user, str):
         import pwd
 

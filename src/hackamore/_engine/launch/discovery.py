@@ -205,7 +205,7 @@ def check(
     if policy == "skip":
         return []
     if isinstance(answer, VersionFailure):
-        if answer.kind == "spawn" and policy == "strict":
+        if answer.kind == "spawn" and policy == "strict":  # a timeout only warns: the machine is slow
             raise VersionDetectionError(answer.reason)
         message = f"The version of the Claude Code CLI is unknown: {escape_terminal(answer.reason, 300)}"
         return [StreamWarning("VERSION_DETECTION_FAILED", message, {"kind": answer.kind, "reason": answer.reason})]
@@ -269,8 +269,8 @@ class VersionCache:
     def _read(self) -> dict[str, str]:
         import msgspec
 
-        try:
-            with open(self.file or "", "rb") as source:  # a damaged one of any size costs a version check
+        try:  # a damaged cache of any size costs a version check
+            with open(self.file or "", "rb") as source:
                 content: Any = msgspec.json.decode(source.read(1024 * 1024))
         except (OSError, ValueError, RecursionError):
             return {}

@@ -178,7 +178,7 @@ def _thinking_argv(options: Options) -> list[str]:
     if thinking is None:
         return []
     if isinstance(thinking, ThinkingConfigEnabled) and thinking.budget_tokens is not None:
-        flags = [f"--max-thinking-tokens={thinking.budget_tokens}"]
+        flags = [f"--max-thinking-tokens={thinking.budget_tokens}"]  # 2.1.30 does not know `--thinking`
     else:
         flags = [f"--thinking={thinking.type}"]
     if isinstance(thinking, (ThinkingConfigAdaptive, ThinkingConfigEnabled)) and thinking.display is not None:

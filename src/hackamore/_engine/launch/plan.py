@@ -46,7 +46,7 @@ def build_environment(options: Options, base: Mapping[str, str], child_id: str) 
 MAX_ARGUMENT = 128 * 1024
 """The longest single argument or variable that Linux takes, its ending NUL included (MAX_ARG_STRLEN)."""
 
-_BASE = ("--output-format", "stream-json", "--verbose")
+_BASE = ("--output-format", "stream-json", "--verbose")  # without `--verbose` 2.1.327 exits 1
 # Arguments that are not flags of Hackamore, even if they begin with a dash.
 _SECRET_WHOLE = frozenset({"prompt", "executable_args"})
 
@@ -161,7 +161,7 @@ def build_plan(
             is too long for the operating system.
     """
     cwd = None if options.cwd is None else os.path.abspath(options.cwd) if local else os.fspath(options.cwd)
-    if local and cwd is not None and not os.path.isdir(cwd):
+    if local and cwd is not None and not os.path.isdir(cwd):  # `Popen` would say that the program is missing
         problem = "is not a folder" if os.path.exists(cwd) else "does not exist"
         given = os.fspath(options.cwd or "")
         relative = (
@@ -184,9 +184,9 @@ def build_plan(
     if session:
         owned.extend([("", "--input-format"), ("", "stream-json")])
     else:
-        stdin = encode_prompt(prompt if prompt is not None else "")
+        stdin = encode_prompt(prompt if prompt is not None else "")  # command lines are visible to all users
         if options.prompt_channel == "argv":
-            owned.extend([("", "--"), ("prompt", prompt or "")])
+            owned.extend([("", "--"), ("prompt", prompt or "")])  # the prompt may begin with a dash
             stdin = b""
     _check_sizes(owned, environment)
     return LaunchPlan(

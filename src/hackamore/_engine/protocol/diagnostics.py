@@ -94,8 +94,8 @@ def exit_code_hint(exit_code: int | None, *, stdout_was_empty: bool) -> str:
         return "The file is there and could not be executed."
     if exit_code == 127:
         return "The command, or the interpreter that it needs, was not found: it may have been moved or removed."
-    number = -exit_code if exit_code < 0 else exit_code - 128  # the CLI exits 143 after SIGTERM
-    if number in _SIGNALS:
+    number = -exit_code if exit_code < 0 else exit_code - 128
+    if number in _SIGNALS:  # 2.1.327 exits 143 after SIGTERM
         name, reason = _SIGNALS[number]
         return f"It was ended by {name}: {reason}."
     if exit_code < 0:

@@ -96,7 +96,7 @@ class TextDeltas:
     def of(self, message: Message) -> str:
         """Return the text that a message adds; empty if it adds none."""
         if isinstance(message, StreamEvent):
-            delta = message.text_delta if message.parent_tool_use_id is None else None
+            delta = message.text_delta if message.parent_tool_use_id is None else None  # subagents stream as well
             self._streamed = self._streamed or bool(delta)
             return delta or ""
         text = _text(message)
@@ -330,5 +330,5 @@ class Overtime:
     def _run(self, kind: str, seconds: float | None, runs: bool) -> None:
         if not runs:
             self._deadlines.disarm(kind, "")
-        elif not self._deadlines.is_armed(kind, ""):
+        elif not self._deadlines.is_armed(kind, ""):  # only `heard` starts it again
             self._deadlines.arm(kind, "", seconds)

@@ -153,7 +153,7 @@ class Attempts:
         self._resumed = session_id
         if session_id is None:
             self.prompt, self.options = self._first
-            self._earlier.clear()
+            self._earlier.clear()  # they are of a session that is not continued, and would contradict the next
         else:
             self.prompt, self.options = CONTINUE, self.options.replace(resume=session_id, **_NOT_RESUMED)
             self._earlier += error.partial.messages

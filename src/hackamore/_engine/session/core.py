@@ -411,7 +411,7 @@ class SessionCore(Generic[A]):
 
     def process_gone(self, exit_code: int | None, stderr_tail: bytes) -> None:
         """Take that the process is gone."""
-        self.connection.receive_eof()
+        self.connection.receive_eof()  # first: a last line without its newline may be the result
         self.connection.process_exited(exit_code, stderr_tail)
 
     # -- what is asked for ---------------------------------------------------------------------------------------------
@@ -479,12 +479,12 @@ class SessionCore(Generic[A]):
         self, observers: Observers, content: Any, turn_id: str | None, fields: Mapping[str, Any] | None
     ) -> str:
         """Send a prompt that an observer may refuse; return its id."""
-        self.connection.check_prompts()
+        self.connection.check_prompts()  # first: observers hear of nothing that cannot be sent
         turn_id = turn_id or self.connection.new_uuid()
         observers.prompt_sending(turn_id, content)
         try:
             return self.connection.send_prompt(content, turn_id=turn_id, fields=fields)
-        except Exception as error:
+        except Exception as error:  # a budget has reserved a model call for it
             observers.turn_changed(turn_id, "failed", error if isinstance(error, HackamoreError) else None)
             raise
 
@@ -583,7 +583,7 @@ class SessionCore(Generic[A]):
                 self._on_turn(event)
             case core_events.LoginRefused():
                 for turn_id in event.turn_ids:
-                    self.give_up_turn(turn_id, copy.copy(event.error))
+                    self.give_up_turn(turn_id, copy.copy(event.error))  # each reader raises its own
             case core_events.WarningRaised():
                 self.warn(event.warning)
             case core_events.BadLine() | core_events.LongLine() | core_events.IncompleteLine():

@@ -153,7 +153,7 @@ class Progress:
 
     def deliver(self, messages: list[Message], size: int) -> None:
         """Add messages that have `size` bytes together."""
-        if isinstance(messages[-1], ResultMessage):
+        if isinstance(messages[-1], ResultMessage):  # a result comes alone
             self.result = messages[-1]
         self.recent.add(messages, size)
         self.inbox.add(messages, size)

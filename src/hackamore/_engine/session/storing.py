@@ -133,7 +133,7 @@ class Storing:
             result, _ = self._marks.popleft()
             self._hand_out(result)
             following = self._marks[0][0] if self._marks else None
-            while self._held and self._held[0] is not following:
+            while self._held and self._held[0] is not following:  # the next result waits for a mark of its own
                 self._hand_out(self._held[0])
         if not self._held:
             self._turns.clear()
@@ -203,7 +203,7 @@ class Storing:
             return
         job, self._job = self._job, None
         if job is not None:
-            job.over = job.cancelled = True
+            job.over = job.cancelled = True  # its late outcome is dropped
             self._core.callbacks.to_stop.append(job)
             # Not again at once: the store may still be at it.
             self.mirror.failed(f"it did not return within {seconds:g} s", again=False)

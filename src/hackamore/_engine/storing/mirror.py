@@ -183,7 +183,7 @@ class Mirror:
         self._most_bytes = most_bytes
         self.project_key = project_key
         self._files: dict[str, _File] = {}
-        self._strange: set[str] = set()
+        self._strange: set[str] = set()  # each is reported once
         self._fresh_entries = self._fresh_bytes = 0
         self._due = False
         self._round: deque[Append] = deque()
@@ -358,7 +358,7 @@ def key_of(path: str, project_key: str | None = None) -> StoreKey | None:
     Args:
         path: the file, as the CLI names it: `.../projects/PROJECT/SESSION.jsonl` or `.../projects/PROJECT/SESSION/SUBPATH.jsonl`.
     """
-    parts = path.replace("\\", "/").split("/")
+    parts = path.replace("\\", "/").split("/")  # the session may be of Windows
     if not parts[-1].endswith(".jsonl") or "projects" not in parts[:-2]:
         return None
     # The last one: the configuration folder may itself stand below a folder `projects`.

@@ -124,7 +124,7 @@ def resume_steps(
             warnings.append(_diverged(session_id, subpath, diverged))
         if missing:
             part: StoreKey = {**key, "subpath": subpath} if subpath else key
-            yield Step(store.append, (part, [dict(entry) for entry in missing]), "append")
+            yield Step(store.append, (part, [dict(entry) for entry in missing]), "append")  # a store may change them
             parts[subpath] = [*ours, *missing]
     if not parts[""]:
         return None
@@ -279,7 +279,7 @@ def _read_disk(options: Options, session_id: str) -> dict[str, list[Any]]:
     config, _ = user_config(options)
     try:
         files = locate(session_id, config_dir=config)
-    except SessionNotFoundError:
+    except SessionNotFoundError:  # it ran on another host
         return {}
     found = {"": _read_lines(files.path)}
     for agent in files.subagents():

@@ -192,16 +192,7 @@ def check(
     policy: Literal["strict", "permissive", "skip"] = "strict",
     minimum: tuple[int, int, int] = MINIMUM_ONE_SHOT,
 ) -> list[StreamWarning]:
-    """Judge the answer to `claude --version`; return warnings if work may continue.
-
-    Args:
-        policy: the option `version_check`. With `skip` nothing is judged.
-
-    Raises:
-        UnsupportedCLIVersionError: it is too old.
-        UnknownVersionError: no version in the output, with `strict`.
-        VersionDetectionError: it could not be run, with `strict`.
-    """
+    """Judge the answer to `claude --version` by the option `version_check`; return warnings if work may continue, else raise."""
     if policy == "skip":
         return []
     if isinstance(answer, VersionFailure):

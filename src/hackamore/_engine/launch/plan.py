@@ -332,16 +332,13 @@ def sent_twice(owned: list[tuple[str, str]]) -> list[StreamWarning]:
 
 
 def _shadows(options: Options) -> list[StreamWarning]:
-    """Return a warning for each setting that decides before the CLI calls `can_use_tool`.
-
-    Rules for tools of this process are not reported: the author of the tool and of the callback wants questions about the other tools.
-    """
+    """Return a warning for each setting that decides before the CLI calls `can_use_tool`."""
     shadows = []
     if options.permission_mode == "bypassPermissions":
         shadows.append(("permission_mode", "permission_mode='bypassPermissions' allows everything"))
     if options.permission_mode == "dontAsk":
         shadows.append(("permission_mode", "permission_mode='dontAsk' denies what is not allowed"))
-    # As the CLI writes the names of servers into the names of their tools.
+    # As the CLI writes the names of servers into the names of their tools. Whole rules for these are meant: they are the caller's own.
     own = [f"mcp__{re.sub('[^A-Za-z0-9_-]', '_', name)}" for name in in_process_servers(options)]
     whole = [
         rule
@@ -362,10 +359,7 @@ def _shadows(options: Options) -> list[StreamWarning]:
 
 
 def _misspelt_keys(options: Options) -> list[tuple[str, str]]:
-    """Return where a dict has a key that is nearly one that is known, and what may have been meant.
-
-    Such a key is sent as it is, for the CLI adds some; one that it does not know it ignores, `{"enable": True}` for a sandbox, say.
-    """
+    """Return where a dict has a key that is nearly a known one: the CLI ignores it, `{"enable": True}` for a sandbox, say."""
     unknown: list[tuple[str, str, list[str]]] = []
     for path, kind, value in _wire_dicts(options):
         known = [field.wire for field in kind.__fields__.values()]

@@ -175,7 +175,7 @@ class TurnDeadlines:
         if all(isinstance(message, CommandLifecycleMessage) for message in messages):
             return  # that a prompt was taken is no answer to it
         for turn_id in turn_ids:
-            if turn_id in self._connection.turns:
+            if turn_id in self._connection.turns:  # a result that waited for the store comes after its turn
                 self._deadlines.disarm("first_message", turn_id)
                 self._deadlines.arm("idle", turn_id, self._idle)
 

@@ -83,14 +83,7 @@ class Attempts:
         self._failures: list[str] = []
 
     def conclude(self, collected: CollectResult, output_type: Any, now: datetime) -> RunResult[Any]:
-        """Turn a finished stream into the answer.
-
-        Args:
-            now: the time of day, with its time zone.
-
-        Raises:
-            HackamoreError: as `conclude` of `outcomes`; with `check=False` also an error result that is tried again.
-        """
+        """Turn a finished stream into the answer; raise as `outcomes.conclude`, and with `check=False` an error to be tried again."""
         result = collected.result
         if not self._check and collected.terminal_error is None and result is not None and result.is_error:
             error = SessionNotFoundError.found_in(result.errors) or ResultError.of(result)
@@ -105,12 +98,7 @@ class Attempts:
         return answer
 
     def failed(self, error: HackamoreError, collected: CollectResult | None, now: datetime) -> float | None:
-        """Apply that an attempt failed; return the seconds to wait before the next one, or None if the error is to be raised.
-
-        Args:
-            collected: everything that its stream gave; None if it was not started.
-            now: the time of day, with its time zone.
-        """
+        """Apply that an attempt failed (`collected` is None if it was not started); return the seconds before the next one, or None."""
         lost = self._session_is_lost(error)  # no model was called: no wait, and no attempt in the count
         seconds = 0.0 if lost else self._delay(error, now)
         if seconds is None:

@@ -262,7 +262,7 @@ class SessionCore(Generic[A]):
                     self.storing.expire(name, seconds)
                 case "background" | "after_result" | "finish" | "exit":
                     if self.storing is not None:
-                        self.storing.release_all()
+                        self.storing.release_all()  # else a query would end without its result
                     self.audience.exit_timeout_expired(kind, seconds, stderr_tail)
                     if kind == "exit":
                         self._gave_up("output", seconds)
@@ -386,6 +386,7 @@ class SessionCore(Generic[A]):
     def turn_open(self) -> bool:
         """True if the model may be at work, or the session is lost."""
         connection = self.connection
+        # Background work counts: in a grace period the CLI would continue it.
         return connection.at_work or connection.ending is Ending.FAILED or self.abandoned
 
     def crashed(self, exit_code: int | None) -> bool:
@@ -460,7 +461,7 @@ class SessionCore(Generic[A]):
         """Send a prompt; return its turn. Its callbacks get the context variables. It can fail as `Connection.send_prompt` does."""
         self.deadlines.now = now
         if self.options.verbatim_prompts:
-            fields = {"client_composed": True, **(fields or {})}
+            fields = {"client_composed": True, **(fields or {})}  # no `@path`, no slash commands (CLI 2.1.248)
         content = checked_content(prompt)
         sender = self._holder.lent(self._holder.conversation, self._holder.caller, context)
         begins = not self.connection.working  # else it begins when the CLI takes it up
@@ -505,7 +506,7 @@ class SessionCore(Generic[A]):
         connection = self.connection
         if connection.over or self.stop_asked:  # a stop has interrupted it already
             return
-        if self.kind == "query":
+        if self.kind == "query":  # it ends with each turn that is given up
             self.audience.turn_given_up("", error)
             return
         self.interrupt_all(cancel_queued=False)
@@ -642,10 +643,6 @@ class SessionCore(Generic[A]):
     def _on_end(self, event: core_events.Ended) -> None:
         self.deadlines.clear()
         self.callbacks.end()
-        for answer in self._answers.values():
-            answer.error = self.connection.closed_error()
-            answer.flag.set()
-        self._answers.clear()
         if event.ending is Ending.FAILED and event.error is not None:
             last: SessionEvent = SessionFailed(event.error, event.exit_code)
         elif event.ending is Ending.STOPPED:

@@ -321,6 +321,7 @@ class Readers:
 
     def held(self) -> None:
         """Check the limit of unread messages and open requests: a warning at half of it, failure beyond it."""
+        # Requests count as well: a flood of hooks behind a slow callback takes memory like unread messages.
         held = self._unread.count() + self._besides() + self._core.connection.in_flight_bytes
         if held > self._limit:
             self._core.connection.fail(SlowConsumerError(held, self._limit))
@@ -370,7 +371,7 @@ class Readers:
             size = size_of(event)
             for inbox in inboxes:
                 inbox.add((event,), size)
-            if not self._core.connection.over:  # its end fails nothing any more
+            if not self._core.connection.over:  # what is over has no limit to warn of
                 self.held()
 
     def pumped(self) -> None:

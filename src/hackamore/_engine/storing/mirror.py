@@ -147,12 +147,7 @@ class Append:
 
 
 class Problem(NamedTuple):
-    """Entries that the store did not take.
-
-    Attributes:
-        key: their transcript; None if the file is none that a key can be made of.
-        given_up: True if nothing more of this transcript is copied; else the entries are appended with the next ones.
-    """
+    """Entries that the store did not take. `key` is None if the file has none; with `given_up` nothing more of it is copied."""
 
     key: StoreKey | None
     error: str

@@ -56,12 +56,7 @@ _encode = msgspec.json.encode
 
 
 class Step(NamedTuple):
-    """A call to make.
-
-    Attributes:
-        function: the method of the store, or a function of this room.
-        operation: the name of the method, for errors; "" for a function of this room, which has no timeout.
-    """
+    """A call to make: of a method of the store, or of a function of this room, which has no `operation` and no timeout."""
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
@@ -321,7 +316,7 @@ def materialise(folder: str, options: Options, project: str, session_id: str, pa
     """
     write_parts(folder, project, session_id, parts)
     _bring_configuration(Path(folder), *user_config(options))
-    if options.user is not None:
+    if options.user is not None:  # the folder is open to its owner alone
         _give(folder, options.user)
 
 
@@ -395,11 +390,7 @@ def _bring_configuration(folder: Path, config: Path, main_file: Path) -> None:
 
 
 def _without_what_stays(name: str, text: bytes) -> bytes:
-    """Return a file of the configuration as the private folder has it.
-
-    The refresh token stays where it is: it is valid once, and a new one would be lost with the folder. And the settings must not send the
-    CLI to another folder.
-    """
+    """Return a file of the configuration as the private folder has it."""
     if name not in (".credentials.json", "settings.json", "settings.local.json"):
         return text
     try:
@@ -409,6 +400,6 @@ def _without_what_stays(name: str, text: bytes) -> bytes:
     inner = value.get("claudeAiOauth" if name == ".credentials.json" else "env") if isinstance(value, dict) else None
     if not isinstance(inner, dict):
         return text
-    inner.pop("refreshToken", None)
-    inner.pop("CLAUDE_CONFIG_DIR", None)
+    inner.pop("refreshToken", None)  # it is valid once, and the new one would be lost with the folder
+    inner.pop("CLAUDE_CONFIG_DIR", None)  # it would send the CLI to another folder
     return json.dumps(value).encode()

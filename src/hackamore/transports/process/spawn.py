@@ -45,7 +45,8 @@ def start(
                 theirs[name], ours[name] = (reading, writing) if name == "stdin" else (writing, reading)
             elif wanted == subprocess.DEVNULL:
                 theirs[name] = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-        settings = {"start_new_session": True, **ends, **theirs, **how}  # a group for `killpg`
+        # A group of its own: Ctrl-C in a terminal reaches the host, which decides, and `killpg` reaches the CLI.
+        settings = {"start_new_session": True, **ends, **theirs, **how}
         return subprocess.Popen(argv, bufsize=0, **settings), ours
     except BaseException:
         for descriptor in ours.values():

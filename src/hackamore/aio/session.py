@@ -745,7 +745,7 @@ class Session(OtherShell, SessionBase, Operations):
         try:
             async for message in turn:
                 messages.append(message)  # noqa: PERF401 - what came before an error is kept
-            await turn.result()
+            await turn.result()  # a turn that was cancelled has messages, and no result
         except HackamoreError as problem:
             error = problem
         except BaseException:

@@ -741,7 +741,7 @@ class Session(OtherShell, SessionBase, Operations):
         try:
             for message in turn:
                 messages.append(message)  # noqa: PERF402 - what came before an error is kept
-            turn.result()
+            turn.result()  # a turn that was cancelled has messages, and no result
         except HackamoreError as problem:
             error = problem
         except BaseException:

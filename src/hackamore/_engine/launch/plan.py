@@ -229,7 +229,7 @@ def _check_sizes(owned: list[tuple[str, str]], environment: Mapping[str, str]) -
     """Refuse what execve would refuse with a bare E2BIG, and say which option it is."""
     total = 0
     for owner, part in owned:
-        if "\0" in part:
+        if "\0" in part:  # `Popen` says "embedded null byte", and not where
             raise wrong(owner, "must not contain a NUL character.")
         try:
             size = (len(part) if part.isascii() else len(os.fsencode(part))) + 1
@@ -281,7 +281,7 @@ def conflicts(options: Options) -> list[StreamWarning]:
             message = f"`{name}` is deprecated: {row.deprecated}"
             found.append(StreamWarning("DEPRECATED_OPTION", message, {"field": name}))
     if options.sandbox is not None and "sandbox" in settings_object(options):
-        overruled("settings.sandbox", "sandbox")
+        overruled("settings.sandbox", "sandbox")  # `_settings_argv` replaces it whole
     for field, hint in _misspelt_keys(options):
         message = f"`{field}` is a key that this version does not know; it is sent as it is.{hint}"
         found.append(StreamWarning("OPTION_CONFLICT", message, {"field": field}))

@@ -141,7 +141,7 @@ class TurnTable:
 
     def finished_by(self, result: ResultMessage) -> list[PromptRecord]:
         """Take a result; return the prompts that it ended."""
-        named = dict.fromkeys(result.user_message_uuids or ())
+        named = dict.fromkeys(result.user_message_uuids or ())  # several, if they were merged
         if result.user_message_uuid:
             named[result.user_message_uuid] = None
         ids = [turn_id for turn_id in named if turn_id in self._open]

@@ -154,7 +154,7 @@ def require_format(options: Options, output_type: Any) -> None:
 
 
 def _result_of(collected: CollectResult, *, check: bool) -> ResultMessage:
-    if collected.terminal_error is not None:
+    if collected.terminal_error is not None:  # also with `check=False`, which is about results
         raise collected.terminal_error
     result = collected.result
     if result is None:

@@ -32,7 +32,7 @@ Priority: TypeAlias = Literal["now", "next", "later"]
 """When the CLI reads a prompt that is sent while a turn runs."""
 PRIORITIES: tuple[str, ...] = get_args(Priority)
 
-MOST_OPEN = 16
+MOST_OPEN = 16  # an endless iterable must not fill the queue of the CLI
 """How many prompts of an iterable may wait for their answers before the next one is read."""
 
 
@@ -144,7 +144,7 @@ class Feeder(Job):
         iterator = iter(self._source)
         try:
             for prompt in iterator:
-                if self.cancelled or not self._room.enter(self._given_up):
+                if self.cancelled or not self._room.enter(self._given_up):  # a query that was left awaits no answer
                     return
                 self._give(prompt)
         finally:

@@ -66,7 +66,8 @@ class Storing:
     def full(self) -> bool:
         """True while no output is to be read: the store is behind."""
         mirror = self.mirror
-        full = mirror.full or (self._held_bytes >= self._core.options.limits.mirrored_bytes and not mirror.idle)
+        # What is held waits for an append that is due or runs: there is always one that makes room.
+        full = mirror.full or self._held_bytes >= self._core.options.limits.mirrored_bytes
         if full and not self._said_slow:
             self._said_slow = True
             waiting = mirror.waiting + self._held_bytes

@@ -155,7 +155,7 @@ class Problem(NamedTuple):
     exception: BaseException | None = None
 
 
-_split = msgspec.json.Decoder(list[Raw]).decode
+_split = msgspec.json.Decoder(list[Raw]).decode  # bytes until an append: `most_bytes` is what waits in memory
 
 
 class Mirror:

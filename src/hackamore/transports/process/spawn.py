@@ -44,7 +44,7 @@ def start(
                 reading, writing = os.pipe()  # made here, so that a start that runs out of them leaves none
                 theirs[name], ours[name] = (reading, writing) if name == "stdin" else (writing, reading)
             elif wanted == subprocess.DEVNULL:
-                theirs[name] = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+                theirs[name] = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)  # for the same reason
         # A group of its own: Ctrl-C in a terminal reaches the host, which decides, and `killpg` reaches the CLI.
         settings = {"start_new_session": True, **ends, **theirs, **how}
         return subprocess.Popen(argv, bufsize=0, **settings), ours

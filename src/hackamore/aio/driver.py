@@ -153,10 +153,6 @@ class Driver:
         core, transport = self._core, self._transport
         # Stopped before the exit is reported: then all of stderr has been read, and the diagnosis is complete.
         turn_open = core.crashed(self._exit_code) if self._exited else core.turn_open
-        if not (self._exited or core.connection.over):
-            core.pump(time.monotonic())
-            if data := core.connection.data_to_send():
-                await transport.send(data)
         await transport.stop(turn_open=turn_open)
         if not self._exited:
             with anyio.move_on_after(1.0):  # a custom transport may never report an exit
@@ -256,9 +252,8 @@ class Driver:
             core.connection.receive_data(data)
         elif data == b"":
             self._output_ended = True
-            if not core.stop_asked:
-                core.connection.receive_eof()
-                core.output_ended(now)
+            core.connection.receive_eof()
+            core.output_ended(now)
         elif self._output_ended and not core.stop_asked and (self._exit_code is not None or not scope.cancelled_caught):
             # There may be no status: another process took it, or the transport has none.
             self._exited = True

@@ -144,7 +144,7 @@ def _mcp_servers_argv(options: Options) -> list[str]:
     if not isinstance(servers, Mapping):
         return [f"--mcp-config={os.fspath(servers)}"]
     external = external_servers(options)
-    if not external or options.mcp_servers_delivery == "initialize":  # their secrets stay off the list
+    if not external or options.mcp_servers_delivery == "initialize":  # keeps secrets off the command line
         return []
     return [f"--mcp-config={json_text({'mcpServers': external})}"]
 

@@ -86,7 +86,11 @@ class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
         return (*self.argv[: self.program_length], "--version")
 
     def describe(self) -> str:
-        """Return the plan as lines of text for people, without secrets."""
+        """Return the plan as text for people, without secrets.
+
+        Returns:
+            Several lines of text.
+        """
         import shlex
 
         command = " ".join(shlex.quote(_shown(owner, part)) for owner, part in zip(self.owners, self.argv, strict=True))

@@ -126,7 +126,18 @@ _LATER_BYPASS = "--allow-dangerously-skip-permissions"
 
 
 def fit(plan: LaunchPlan, version: tuple[int, int, int]) -> LaunchPlan:
-    """Return the plan for a CLI version; raise UnsupportedCLIVersionError, which names the option, where one needs a newer version."""
+    """Return the plan for a CLI version: flags that it does not know are replaced, or refused.
+
+    Args:
+        plan: the plan for the current CLI.
+        version: the version that was found.
+
+    Returns:
+        The plan, changed or as it was.
+
+    Raises:
+        UnsupportedCLIVersionError: an option needs a newer version; `option` names it.
+    """
     argv, owners = list(plan.argv), list(plan.owners)
     for place, (part, owner) in enumerate(zip(plan.argv, plan.owners, strict=True)):
         # `extra_args` are the caller's decision. Versions between `without` and `known` were not tried: they get the flag.

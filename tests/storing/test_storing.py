@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hackamore import HookMatcher, Message, Options, OptionsError, StoreConflictError
+from hackamore import HookMatcher, Message, Options, OptionsError, StoreConflictError, StreamWarning
 from hackamore._engine.answering.jobs import Job
 from hackamore._engine.session.readers import Inbox
 from hackamore._engine.session.steering import SteeredQuery
@@ -149,6 +149,19 @@ def test_the_items_of_a_query_keep_their_order() -> None:
     assert [item.type for item in query.take() if isinstance(item, Message)] == ["assistant"]
     session.append()
     assert [item.type for item in query.take() if isinstance(item, Message)] == ["result", "prompt_suggestion"]
+
+
+def test_a_query_whose_cli_stays_has_the_result_that_waits_for_the_store() -> None:
+    session = Stored(SteeredQuery, timeouts={"after_result": 5, "store": 100})
+    query = session.core.audience
+    assert isinstance(query, SteeredQuery)
+    query.send_all("hello", session.now)
+    session.take(RUNNING, session.wrote(1), RESULT)
+    session.pass_by(6)
+    items = query.take()
+    assert [item.type for item in items if isinstance(item, Message)] == ["result"]
+    assert [item.code for item in items if isinstance(item, StreamWarning)] == ["CLI_DID_NOT_EXIT"]
+    assert query.core.terminal_error is None
 
 
 def test_a_timeout_of_the_turn_does_not_run_while_its_result_waits() -> None:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["Driver"]
 
 
+# Each send ends the wait for output: tasks that send without end kept the driver from its first read.
 _MISSED_READS = 3
 """How often in a row a writer may end the wait for output; then output is read, for `_READ_SECONDS` at least."""
 _READ_SECONDS = 0.002
@@ -57,11 +58,7 @@ os.register_at_fork(after_in_parent=_after_fork)
 
 
 class Driver:
-    """Drives one session, from the start of the process to its end.
-
-    Args:
-        transport: the connection to the CLI, not started yet.
-    """
+    """Drives one session, from the start of the process to its end. The transport is not started yet."""
 
     def __init__(self, core: SessionCore[Any], transport: AsyncTransport, plan: LaunchPlan) -> None:
         self._core = core
@@ -109,6 +106,7 @@ class Driver:
     def look(self) -> bool:
         """Look at the core again, in the middle of the wait for output; return False where that wait has to end (see `wake`)."""
         callbacks = self._core.callbacks
+        # While callbacks are served their answers are collected: a queue of quick ones would recurse.
         busy = self._serving or callbacks.to_run or callbacks.to_stop or self._woken or self._forks != _forks
         return not busy and self._scope is not None and self._may_wait_on(time.monotonic())
 
@@ -116,7 +114,7 @@ class Driver:
         """Call a function in the loop's thread and look at the core afterwards; from any thread."""
 
         def do() -> None:
-            self._core.deadlines.now = time.monotonic()
+            self._core.deadlines.now = time.monotonic()  # what it starts counts from now, not from the last read
             function()
             self.wake()
 
@@ -129,7 +127,7 @@ class Driver:
                 await self._transport.start(self._plan)
                 core.initialize(self._plan, time.monotonic(), Mask(self._plan))
                 await self._move()
-            except Exception as error:
+            except Exception as error:  # a custom transport may raise anything: callers that wait get it
                 core.connection.fail(driver_error(error))
             await self._end()
         except Exception:
@@ -144,7 +142,7 @@ class Driver:
                 core.lost("its event loop has ended", time.monotonic())
                 self._serve_callbacks()
                 core.deliver_warnings()
-            except Exception:
+            except Exception:  # `ended` is set in any case: `stop()` waits for it without a limit
                 self._core.log.exception("the end of a session could not be reported")
             self._threads.end()
             core.ended.set()
@@ -153,20 +151,16 @@ class Driver:
         core, transport = self._core, self._transport
         # Stopped before the exit is reported: then all of stderr has been read, and the diagnosis is complete.
         turn_open = core.crashed(self._exit_code) if self._exited else core.turn_open
-        if not (self._exited or core.connection.over):
-            core.pump(time.monotonic())
-            if data := core.connection.data_to_send():
-                await transport.send(data)
         await transport.stop(turn_open=turn_open)
         if not self._exited:
-            with anyio.move_on_after(1.0):
+            with anyio.move_on_after(1.0):  # a custom transport may never report an exit
                 self._exit_code = await transport.wait_exit()
         ends_well = core.ends_well(self._exit_code)
         if ends_well:
             await self._write_last()
         core.process_gone(self._exit_code, transport.stderr_tail)
         core.pump(time.monotonic())
-        if not ends_well:
+        if not ends_well:  # a crash wakes its callers immediately, also if the store is slow
             await self._write_last()
         await wait_served(core.callbacks)
 
@@ -196,22 +190,23 @@ class Driver:
             if core.stop_asked:
                 core.begin_stop(time.monotonic())
             core.pump(time.monotonic())
-            if self._serve_callbacks():
+            if self._serve_callbacks():  # eager ones have answered: their frames go out in this round
                 core.pump(time.monotonic())
             core.deliver_warnings()
             if data := connection.data_to_send():
                 await transport.send(data)
-            core.was_written()
+            core.was_written()  # observers hear of the end of a callback once its answer is written
             self._look_at_input()
             if core.expects_output_after_close:
                 await transport.end_input()
                 core.drain_after_close(time.monotonic())
             if core.may_end or (core.stop_asked and self._output_ended):
-                return
+                return  # while stopping, the end of the output ends `last_words` early
             if connection.input_may_close:
                 await transport.end_input()
                 connection.input_was_closed()
                 core.input_closed(time.monotonic())
+            # A send during the awaits above had no wait to end: without another round it stays unsent until output comes.
             if self._woken and self._missed < _MISSED_READS:
                 self._missed += 1
                 continue
@@ -220,6 +215,7 @@ class Driver:
                 return
 
     def _look_at_input(self) -> None:
+        # A CLI that closes stdin and stays shows it by a failed write alone: a prompt waited for it forever.
         if self._push is not None and self._push.input_broken:
             self._core.input_broke(time.monotonic())
 
@@ -230,10 +226,10 @@ class Driver:
         now = time.monotonic()
         seconds = core.deadlines.wait_seconds(now)
         self._until = None if seconds is None else now + seconds
-        deadline = float("inf") if seconds is None else anyio.current_time() + seconds
+        deadline = float("inf") if seconds is None else anyio.current_time() + seconds  # trio has its own clock
         hasty = self._missed >= _MISSED_READS
         if hasty:
-            deadline = min(deadline, anyio.current_time() + _READ_SECONDS)
+            deadline = min(deadline, anyio.current_time() + _READ_SECONDS)  # no writer ends this wait
         with anyio.CancelScope(deadline=deadline) as scope:
             self._scope, self._forks = (None if hasty else scope), _forks
             self._pauses = core.storing is not None and core.storing.full
@@ -254,9 +250,8 @@ class Driver:
             core.connection.receive_data(data)
         elif data == b"":
             self._output_ended = True
-            if not core.stop_asked:
-                core.connection.receive_eof()
-                core.output_ended(now)
+            core.connection.receive_eof()
+            core.output_ended(now)
         elif self._output_ended and not core.stop_asked and (self._exit_code is not None or not scope.cancelled_caught):
             # There may be no status: another process took it, or the transport has none.
             self._exited = True
@@ -288,6 +283,7 @@ class Driver:
         if core.storing is not None and core.storing.full:
             return False
         seconds = core.deadlines.wait_seconds(now)
+        # Only an earlier end is set: a later one moves with each message, and is found when the old one passes.
         if seconds is not None and (self._until is None or now + seconds < self._until):
             if not seconds:
                 return False
@@ -313,7 +309,7 @@ class Driver:
         """Answer a callback; where it can be sent while the driver waits, the driver is not woken."""
         self._core.callback_ended(job, outcome, error, time.monotonic())
         if self._serving:
-            self._answered = True  # whoever serves callbacks sends the answer
+            self._answered = True  # the caller of `_serve_callbacks` sends the answer
         elif not self.look():
             self.wake()
 
@@ -341,9 +337,9 @@ def run_in_thread(job: Job, finish: Finish, loop: Loop, context: contextvars.Con
     def end(outcome: object, error: BaseException | None, more: bool) -> None:
         job.stop = None
         if stopped:
-            if inspect.iscoroutine(outcome):
+            if inspect.iscoroutine(outcome):  # else Python warns that it was never awaited
                 outcome.close()
-        elif more:
+        elif more:  # a plain function returned an awaitable: a lambda around an async one, say
             job.call = lambda: outcome
             loop.spawn(partial(run_job, job, finish), context)
         else:
@@ -363,7 +359,7 @@ def _called(context: contextvars.Context, call: Callable[[], object]) -> tuple[o
     try:
         outcome = context.run(call)
         return outcome, None, inspect.isawaitable(outcome)
-    except BaseException as problem:
+    except BaseException as problem:  # also `SystemExit`: a callback without an end leaves the CLI waiting
         return None, problem, False
 
 
@@ -400,7 +396,7 @@ async def _run(job: Job, finish: Finish, cancel: Callable[[], object], task: obj
             raise  # the event loop drops the task; no callback raised it
         if not stopped:
             finish(job, None, problem)
-        if isinstance(problem, KeyboardInterrupt):
+        if isinstance(problem, KeyboardInterrupt):  # asyncio raises Ctrl-C in the task that runs: this one
             end_program(problem)
         if cancelled:
             raise

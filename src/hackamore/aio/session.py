@@ -139,7 +139,7 @@ class SessionRunner(Generic[A]):
                 if first:
                     self.begun = True
                     core.connection.begin_start()
-                elif not mine and core.stop_asked and not core.ready.is_set:
+                elif not mine and core.stop_asked and not core.ready.is_set:  # no handshake will set `ready`
                     core.start_error = core.connection.closed_error()
                     core.ready.set()
             if mine:
@@ -153,7 +153,7 @@ class SessionRunner(Generic[A]):
         if core.start_error is not None:
             if seam.launched:
                 await seam.wait(core.ended)  # the process is gone when the error is raised
-            raise copy.copy(core.start_error)
+            raise copy.copy(core.start_error)  # each caller of `start` has a traceback of its own
         if core.stop_asked or core.connection.over:
             raise core.connection.closed_error()
 
@@ -174,11 +174,11 @@ class SessionRunner(Generic[A]):
                     core.warn_before_start(warning)
                 issue(warning)
             seam.launch(plan)
-            self._private = None
+            self._private = None  # the child removes it from here on, with its other belongings
         except HackamoreError as error:
             self._drop_private()
             with seam.lock:
-                if core.stop_asked:
+                if core.stop_asked:  # the stop is the reason, and not the start that it broke off
                     raise core.connection.closed_error() from None
                 core.connection.fail(error)
                 seam.wake()
@@ -189,7 +189,7 @@ class SessionRunner(Generic[A]):
         """Return the options for the launch: those of a private folder if a session is resumed from a store."""
         core = self.core
         options = core.options
-        if not self._own_transport or core.storing is None:
+        if not self._own_transport or core.storing is None:  # a custom one has files of its own
             return options
         from hackamore._engine.storing.resume import resume_steps, wants_store
 
@@ -217,7 +217,7 @@ class SessionRunner(Generic[A]):
         with seam.lock:
             core.ask_stop()
             if self._preparation is not None:
-                self._preparation.cancel()
+                self._preparation.cancel()  # a running `claude --version` is ended, not awaited
             self._drop_private()
             if not seam.launched:
                 core.begin_stop(time.monotonic())
@@ -263,7 +263,7 @@ async def _made(step: Step, options: Options, session_id: str | None) -> Any:
     seconds = options.timeouts.store
     try:
         return await call_store(step.function, step.arguments, seconds)
-    except StoreError:
+    except StoreError:  # the store says more, such as a conflict
         raise
     except TimeoutError as error:
         reason = str(error) or f"it did not return within {seconds} s. Raise `Timeouts.store`."
@@ -412,7 +412,7 @@ class Turn(TurnBase):
         with short_traceback:
             if self.state is TurnState.QUEUED:
                 answer = await self._session.cancel_async_message(self.id, timeout=timeout)
-                if answer.cancelled:
+                if answer.cancelled:  # else the CLI has begun it meanwhile
                     return
             if not self.state.over:
                 await self._session.interrupt(timeout=timeout)
@@ -450,7 +450,7 @@ class Turn(TurnBase):
         seam = self._seam
         seam.check(self._progress.over)  # before messages are dropped
         with seam.lock:
-            self._inbox.skip(not self._progress.read)
+            self._inbox.skip(not self._progress.read)  # unread, they would fill `Limits.buffered_bytes`
         try:
             over = await seam.wait_at_most(self._progress.over, timeout)
         finally:
@@ -639,7 +639,7 @@ class Session(OtherShell, SessionBase, Operations):
         await self.stop()
 
     def __del__(self) -> None:
-        if hasattr(self, "_life"):
+        if hasattr(self, "_life"):  # not if the constructor refused an argument
             self._life.abandon()
 
     # -- talking -------------------------------------------------------------------------------------------------------
@@ -745,7 +745,7 @@ class Session(OtherShell, SessionBase, Operations):
         try:
             async for message in turn:
                 messages.append(message)  # noqa: PERF401 - what came before an error is kept
-            await turn.result()
+            await turn.result()  # a turn that was cancelled has messages, and no result
         except HackamoreError as problem:
             error = problem
         except BaseException:
@@ -754,7 +754,7 @@ class Session(OtherShell, SessionBase, Operations):
                 core.connection.expire_turn(turn.id)
                 seam.wake()
             raise
-        known = {id(warning) for warning in earlier}
+        known = {id(warning) for warning in earlier}  # no positions: the deque drops its oldest
         return CollectResult(messages, [each for each in core.warnings if id(each) not in known], (), error)
 
     def messages(self) -> MessageCursor:
@@ -895,7 +895,7 @@ class Session(OtherShell, SessionBase, Operations):
                         answer = await self._ask(
                             McpServersChange, "mcp_set_servers", fields, timeout, "set_mcp_servers"
                         )
-                    except BaseException as error:
+                    except BaseException as error:  # also a cancellation: `change` decides what stays reachable
                         with lock:
                             fields = {"servers": steps.throw(error)}
                     else:
@@ -930,7 +930,7 @@ class Session(OtherShell, SessionBase, Operations):
                     core.connection.expire(answer.request_id, seconds)
                     seam.wake()
         finally:
-            if not answer.flag.is_set:
+            if not answer.flag.is_set:  # cancelled: it must hold no place in `Limits.pending_requests`
                 with seam.lock:
                     core.give_up(answer)
                     seam.wake()
@@ -972,7 +972,7 @@ class Steered:
 
     async def start(self, *, resumable: bool) -> None:
         """Send the prompt, which waits for the handshake, and start the CLI."""
-        if not self._fed:
+        if not self._fed:  # a start that was cancelled continues with the next call
             self._fed = True
             with self._seam.lock:
                 self._audience.send_all(self._prompt, time.monotonic())

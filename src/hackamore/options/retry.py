@@ -45,5 +45,5 @@ class Retry(Checked):
 
 def back_off(failures: int, first: float, longest: float, uniform: Uniform) -> float:
     """Return the seconds to wait after some failures in a row: twice as long each time, and less by up to a half."""
-    wait = min(first * 2.0 ** min(failures - 1, 60), longest)
+    wait = min(first * 2.0 ** min(failures - 1, 60), longest)  # `2.0 ** 1024` is an OverflowError
     return uniform(wait / 2, wait)

@@ -138,7 +138,7 @@ class SessionRunner(Generic[A]):
                 if first:
                     self.begun = True
                     core.connection.begin_start()
-                elif not mine and core.stop_asked and not core.ready.is_set:
+                elif not mine and core.stop_asked and not core.ready.is_set:  # no handshake will set `ready`
                     core.start_error = core.connection.closed_error()
                     core.ready.set()
             if mine:
@@ -152,7 +152,7 @@ class SessionRunner(Generic[A]):
         if core.start_error is not None:
             if seam.launched:
                 seam.wait(core.ended)  # the process is gone when the error is raised
-            raise copy.copy(core.start_error)
+            raise copy.copy(core.start_error)  # each caller of `start` has a traceback of its own
         if core.stop_asked or core.connection.over:
             raise core.connection.closed_error()
 
@@ -173,11 +173,11 @@ class SessionRunner(Generic[A]):
                     core.warn_before_start(warning)
                 issue(warning)
             seam.launch(plan)
-            self._private = None
+            self._private = None  # the child removes it from here on, with its other belongings
         except HackamoreError as error:
             self._drop_private()
             with seam.lock:
-                if core.stop_asked:
+                if core.stop_asked:  # the stop is the reason, and not the start that it broke off
                     raise core.connection.closed_error() from None
                 core.connection.fail(error)
                 seam.wake()
@@ -188,7 +188,7 @@ class SessionRunner(Generic[A]):
         """Return the options for the launch: those of a private folder if a session is resumed from a store."""
         core = self.core
         options = core.options
-        if not self._own_transport or core.storing is None:
+        if not self._own_transport or core.storing is None:  # a custom one has files of its own
             return options
         from hackamore._engine.storing.resume import resume_steps, wants_store
 
@@ -216,7 +216,7 @@ class SessionRunner(Generic[A]):
         with seam.lock:
             core.ask_stop()
             if self._preparation is not None:
-                self._preparation.cancel()
+                self._preparation.cancel()  # a running `claude --version` is ended, not awaited
             self._drop_private()
             if not seam.launched:
                 core.begin_stop(time.monotonic())
@@ -262,7 +262,7 @@ def _made(step: Step, options: Options, session_id: str | None) -> Any:
     seconds = options.timeouts.store
     try:
         return call_store(step.function, step.arguments, seconds)
-    except StoreError:
+    except StoreError:  # the store says more, such as a conflict
         raise
     except TimeoutError as error:
         reason = str(error) or f"it did not return within {seconds} s. Raise `Timeouts.store`."
@@ -411,7 +411,7 @@ class Turn(TurnBase):
         with short_traceback:
             if self.state is TurnState.QUEUED:
                 answer = self._session.cancel_async_message(self.id, timeout=timeout)
-                if answer.cancelled:
+                if answer.cancelled:  # else the CLI has begun it meanwhile
                     return
             if not self.state.over:
                 self._session.interrupt(timeout=timeout)
@@ -449,7 +449,7 @@ class Turn(TurnBase):
         seam = self._seam
         seam.check(self._progress.over)  # before messages are dropped
         with seam.lock:
-            self._inbox.skip(not self._progress.read)
+            self._inbox.skip(not self._progress.read)  # unread, they would fill `Limits.buffered_bytes`
         try:
             over = seam.wait_at_most(self._progress.over, timeout)
         finally:
@@ -638,7 +638,7 @@ class Session(OtherShell, SessionBase, Operations):
         self.stop()
 
     def __del__(self) -> None:
-        if hasattr(self, "_life"):
+        if hasattr(self, "_life"):  # not if the constructor refused an argument
             self._life.abandon()
 
     # -- talking -------------------------------------------------------------------------------------------------------
@@ -741,7 +741,7 @@ class Session(OtherShell, SessionBase, Operations):
         try:
             for message in turn:
                 messages.append(message)  # noqa: PERF402 - what came before an error is kept
-            turn.result()
+            turn.result()  # a turn that was cancelled has messages, and no result
         except HackamoreError as problem:
             error = problem
         except BaseException:
@@ -750,7 +750,7 @@ class Session(OtherShell, SessionBase, Operations):
                 core.connection.expire_turn(turn.id)
                 seam.wake()
             raise
-        known = {id(warning) for warning in earlier}
+        known = {id(warning) for warning in earlier}  # no positions: the deque drops its oldest
         return CollectResult(messages, [each for each in core.warnings if id(each) not in known], (), error)
 
     def messages(self) -> MessageCursor:
@@ -889,7 +889,7 @@ class Session(OtherShell, SessionBase, Operations):
                 while True:
                     try:
                         answer = self._ask(McpServersChange, "mcp_set_servers", fields, timeout, "set_mcp_servers")
-                    except BaseException as error:
+                    except BaseException as error:  # also a cancellation: `change` decides what stays reachable
                         with lock:
                             fields = {"servers": steps.throw(error)}
                     else:
@@ -924,7 +924,7 @@ class Session(OtherShell, SessionBase, Operations):
                     core.connection.expire(answer.request_id, seconds)
                     seam.wake()
         finally:
-            if not answer.flag.is_set:
+            if not answer.flag.is_set:  # cancelled: it must hold no place in `Limits.pending_requests`
                 with seam.lock:
                     core.give_up(answer)
                     seam.wake()
@@ -966,7 +966,7 @@ class Steered:
 
     def start(self, *, resumable: bool) -> None:
         """Send the prompt, which waits for the handshake, and start the CLI."""
-        if not self._fed:
+        if not self._fed:  # a start that was cancelled continues with the next call
             self._fed = True
             with self._seam.lock:
                 self._audience.send_all(self._prompt, time.monotonic())

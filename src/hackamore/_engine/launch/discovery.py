@@ -52,12 +52,7 @@ SYSTEM_PLACES: Sequence[str] = ("/usr/local/bin/claude", "/opt/homebrew/bin/clau
 
 
 class Found(NamedTuple):
-    """A CLI, and how it was found.
-
-    Attributes:
-        path: the executable, absolute.
-        source: `cli_path`, `HACKAMORE_CLI_PATH`, `PATH`, `install-cli`, `install-place`, `node-modules` or `claude-agent-sdk`.
-    """
+    """The absolute path of a CLI, and how it was found."""
 
     path: str
     source: Literal[
@@ -88,7 +83,7 @@ def find_cli(
     """
     home = home or environment.get("HOME") or ""
     if not os.path.isabs(home):
-        home = ""
+        home = ""  # a relative one is the working directory, where nothing is looked for
     named = environment.get("HACKAMORE_CLI_PATH")
     if cli_path is not None and os.fspath(cli_path) != named:
         return Found(_explicit(os.fspath(cli_path), "cli_path", environment, home), "cli_path")
@@ -175,7 +170,7 @@ def _explicit(given: str, source: str, environment: Mapping[str, str], home: str
 
 
 def _is_executable(path: str) -> bool:
-    return os.path.isfile(path) and os.access(path, os.X_OK)
+    return os.path.isfile(path) and os.access(path, os.X_OK)  # a folder has that bit as well
 
 
 MINIMUM_ONE_SHOT = CLIVersion(1, 0, 0)
@@ -186,12 +181,7 @@ MINIMUM_SESSION = CLIVersion(2, 0, 0)
 
 
 class VersionFailure(NamedTuple):
-    """Why there is no answer to `claude --version`.
-
-    Attributes:
-        kind: `spawn` if it could not be run, `timeout` if it did not answer in time.
-        reason: the text of the operating system, or the time that was waited.
-    """
+    """Why there is no answer to `claude --version`: the text of the operating system, or the time that was waited."""
 
     kind: Literal["spawn", "timeout"]
     reason: str
@@ -202,20 +192,11 @@ def check(
     policy: Literal["strict", "permissive", "skip"] = "strict",
     minimum: tuple[int, int, int] = MINIMUM_ONE_SHOT,
 ) -> list[StreamWarning]:
-    """Judge the answer to `claude --version`; return warnings if work may continue.
-
-    Args:
-        policy: the option `version_check`. With `skip` nothing is judged.
-
-    Raises:
-        UnsupportedCLIVersionError: it is too old.
-        UnknownVersionError: no version in the output, with `strict`.
-        VersionDetectionError: it could not be run, with `strict`.
-    """
+    """Judge the answer to `claude --version` by the option `version_check`; return warnings if work may continue, else raise."""
     if policy == "skip":
         return []
     if isinstance(answer, VersionFailure):
-        if answer.kind == "spawn" and policy == "strict":
+        if answer.kind == "spawn" and policy == "strict":  # a timeout only warns: the machine is slow
             raise VersionDetectionError(answer.reason)
         message = f"The version of the Claude Code CLI is unknown: {escape_terminal(answer.reason, 300)}"
         return [StreamWarning("VERSION_DETECTION_FAILED", message, {"kind": answer.kind, "reason": answer.reason})]
@@ -267,7 +248,7 @@ class VersionCache:
         """Remember the version in `text` for this executable; text without a version is not remembered."""
         key = _identity(cli_path)
         version = CLIVersion.parse(text)
-        if key is None or version is None or self._known.get(key) == str(version):
+        if key is None or version is None or self._known.get(key) == str(version):  # no write at each start
             return
         self._known[key] = str(version)
         if self.file is not None:
@@ -279,7 +260,7 @@ class VersionCache:
     def _read(self) -> dict[str, str]:
         import msgspec
 
-        try:
+        try:  # a damaged cache of any size costs a version check
             with open(self.file or "", "rb") as source:
                 content: Any = msgspec.json.decode(source.read(1024 * 1024))
         except (OSError, ValueError, RecursionError):
@@ -293,6 +274,7 @@ class VersionCache:
         import msgspec
 
         assert self.file is not None  # noqa: S101 - for the type checker
+        # Two programs may write at the same time: each replaces the file as a whole.
         new = f"{self.file}.{os.getpid()}.{os.urandom(4).hex()}"
         try:
             os.makedirs(os.path.dirname(self.file), mode=0o700, exist_ok=True)
@@ -310,4 +292,5 @@ def _identity(cli_path: str) -> str | None:
         facts = os.stat(real)
     except OSError:
         return None
+    # File names need not be Unicode, and the cache is JSON.
     return f"{facts.st_size}:{facts.st_mtime_ns}:{os.fsencode(real).decode('utf-8', 'backslashreplace')}"

@@ -84,7 +84,7 @@ def _settings_argv(options: Options) -> list[str]:
     if options.sandbox is not None:
         sandbox = to_wire(options.sandbox)
         if sandbox.get("enabled") is True:
-            sandbox.setdefault("failIfUnavailable", True)
+            sandbox.setdefault("failIfUnavailable", True)  # as in TypeScript: else commands run without one
         settings = {**settings_object(options), "sandbox": sandbox}
     if settings is None:
         return []
@@ -105,7 +105,7 @@ def settings_object(options: Options) -> Mapping[str, Any]:
         if not source.lstrip().startswith("{"):
             with open(os.path.join(os.fspath(options.cwd or ""), source), encoding="utf-8-sig") as file:
                 source = file.read()
-        content = json.loads(source, parse_constant=_no_constant)
+        content = json.loads(source, parse_constant=_no_constant)  # Python reads NaN, the CLI does not
     except (OSError, ValueError, RecursionError) as error:
         # JSON errors are left out of the text: they may quote the settings.
         reason = error.strerror if isinstance(error, OSError) else "it is not JSON"
@@ -143,7 +143,7 @@ def _mcp_servers_argv(options: Options) -> list[str]:
     if not isinstance(servers, Mapping):
         return [f"--mcp-config={os.fspath(servers)}"]
     external = external_servers(options)
-    if not external or options.mcp_servers_delivery == "initialize":
+    if not external or options.mcp_servers_delivery == "initialize":  # keeps secrets off the command line
         return []
     return [f"--mcp-config={json_text({'mcpServers': external})}"]
 
@@ -177,7 +177,7 @@ def _thinking_argv(options: Options) -> list[str]:
     if thinking is None:
         return []
     if isinstance(thinking, ThinkingConfigEnabled) and thinking.budget_tokens is not None:
-        flags = [f"--max-thinking-tokens={thinking.budget_tokens}"]
+        flags = [f"--max-thinking-tokens={thinking.budget_tokens}"]  # 2.1.30 does not know `--thinking`
     else:
         flags = [f"--thinking={thinking.type}"]
     if isinstance(thinking, (ThinkingConfigAdaptive, ThinkingConfigEnabled)) and thinking.display is not None:
@@ -307,7 +307,7 @@ def _encoded(name: str, row: Row, secret: bool) -> OptionRow:
 ROWS: tuple[OptionRow, ...] = tuple(
     sorted(
         (_encoded(name, field.row, field.secret) for name, field in Options.__fields__.items()),
-        key=lambda option: option.row.place,
+        key=lambda option: option.row.place,  # the order of the official package
     )
 )
 ROWS_BY_NAME: dict[str, OptionRow] = {option.name: option for option in ROWS}

@@ -37,16 +37,16 @@ def build_environment(options: Options, base: Mapping[str, str], child_id: str) 
         if option.environment is not None:
             variables.update(option.environment(options))
     if options.cwd is not None:
-        variables["PWD"] = os.path.abspath(options.cwd)
-    variables["CLAUDE_CODE_SDK_READS_SESSION_STATE"] = "1"
-    variables[CHILD_ID] = child_id
+        variables["PWD"] = os.path.abspath(options.cwd)  # an inherited one is the host's
+    variables["CLAUDE_CODE_SDK_READS_SESSION_STATE"] = "1"  # after `env`: `wait_idle` depends on these reports
+    variables[CHILD_ID] = child_id  # finds descendants in sessions of their own
     return variables
 
 
 MAX_ARGUMENT = 128 * 1024
 """The longest single argument or variable that Linux takes, its ending NUL included (MAX_ARG_STRLEN)."""
 
-_BASE = ("--output-format", "stream-json", "--verbose")
+_BASE = ("--output-format", "stream-json", "--verbose")  # without `--verbose` 2.1.327 exits 1
 # Arguments that are not flags of Hackamore, even if they begin with a dash.
 _SECRET_WHOLE = frozenset({"prompt", "executable_args"})
 
@@ -128,7 +128,7 @@ def encode_prompt(prompt: str) -> bytes:
     """Return the prompt as the CLI's stdin takes it; raise TypeError or OptionsError if it is not a str, is empty, or not valid UTF-8."""
     if not isinstance(prompt, str):
         raise TypeError(f"The prompt must be a str here, not {type(prompt).__name__}.")
-    if not prompt.strip():
+    if not prompt.strip():  # 2.1.327 exits 1: "Input must be provided"
         raise OptionsError("The prompt is empty: the CLI needs something to answer.", field="prompt")
     if "\0" in prompt:
         raise OptionsError("The prompt contains a NUL character; remove it.", field="prompt")
@@ -164,7 +164,7 @@ def build_plan(
             is too long for the operating system.
     """
     cwd = None if options.cwd is None else os.path.abspath(options.cwd) if local else os.fspath(options.cwd)
-    if local and cwd is not None and not os.path.isdir(cwd):
+    if local and cwd is not None and not os.path.isdir(cwd):  # `Popen` would say that the program is missing
         problem = "is not a folder" if os.path.exists(cwd) else "does not exist"
         given = os.fspath(options.cwd or "")
         relative = (
@@ -187,9 +187,9 @@ def build_plan(
     if session:
         owned.extend([("", "--input-format"), ("", "stream-json")])
     else:
-        stdin = encode_prompt(prompt if prompt is not None else "")
+        stdin = encode_prompt(prompt if prompt is not None else "")  # command lines are visible to all users
         if options.prompt_channel == "argv":
-            owned.extend([("", "--"), ("prompt", prompt or "")])
+            owned.extend([("", "--"), ("prompt", prompt or "")])  # the prompt may begin with a dash
             stdin = b""
     _check_sizes(owned, environment)
     return LaunchPlan(
@@ -232,7 +232,7 @@ def _check_sizes(owned: list[tuple[str, str]], environment: Mapping[str, str]) -
     """Refuse what execve would refuse with a bare E2BIG, and say which option it is."""
     total = 0
     for owner, part in owned:
-        if "\0" in part:
+        if "\0" in part:  # `Popen` says "embedded null byte", and not where
             raise wrong(owner, "must not contain a NUL character.")
         try:
             size = (len(part) if part.isascii() else len(os.fsencode(part))) + 1
@@ -244,7 +244,7 @@ def _check_sizes(owned: list[tuple[str, str]], environment: Mapping[str, str]) -
                 way_out = "Use prompt_channel='stdin'."
             problem = f"is too long for a command line: {size:,} bytes; one argument may have {MAX_ARGUMENT:,}."
             raise wrong(owner, f"{problem} {way_out}")
-        total += size + 8
+        total += size + 8  # the kernel counts a pointer for each
     for name, value in environment.items():
         text = f"{name}={value}\0"
         size = len(text) if text.isascii() else len(os.fsencode(text))
@@ -284,7 +284,7 @@ def conflicts(options: Options) -> list[StreamWarning]:
             message = f"`{name}` is deprecated: {row.deprecated}"
             found.append(StreamWarning("DEPRECATED_OPTION", message, {"field": name}))
     if options.sandbox is not None and "sandbox" in settings_object(options):
-        overruled("settings.sandbox", "sandbox")
+        overruled("settings.sandbox", "sandbox")  # `_settings_argv` replaces it whole
     for field, hint in _misspelt_keys(options):
         message = f"`{field}` is a key that this version does not know; it is sent as it is.{hint}"
         found.append(StreamWarning("OPTION_CONFLICT", message, {"field": field}))
@@ -335,21 +335,18 @@ def sent_twice(owned: list[tuple[str, str]]) -> list[StreamWarning]:
 
 
 def _shadows(options: Options) -> list[StreamWarning]:
-    """Return a warning for each setting that decides before the CLI calls `can_use_tool`.
-
-    Rules for tools of this process are not reported: the author of the tool and of the callback wants questions about the other tools.
-    """
+    """Return a warning for each setting that decides before the CLI calls `can_use_tool`."""
     shadows = []
     if options.permission_mode == "bypassPermissions":
         shadows.append(("permission_mode", "permission_mode='bypassPermissions' allows everything"))
     if options.permission_mode == "dontAsk":
         shadows.append(("permission_mode", "permission_mode='dontAsk' denies what is not allowed"))
-    # As the CLI writes the names of servers into the names of their tools.
+    # As the CLI writes the names of servers into the names of their tools. Whole rules for these are meant: they are the caller's own.
     own = [f"mcp__{re.sub('[^A-Za-z0-9_-]', '_', name)}" for name in in_process_servers(options)]
     whole = [
         rule
         for rule in options.allowed_tools
-        if (rule.endswith(("()", "(*)")) or "(" not in rule)
+        if (rule.endswith(("()", "(*)")) or "(" not in rule)  # a rule with a pattern leaves the rest to the callback
         and not any(rule == server or rule.startswith(f"{server}__") for server in own)
     ]
     if whole:
@@ -365,10 +362,7 @@ def _shadows(options: Options) -> list[StreamWarning]:
 
 
 def _misspelt_keys(options: Options) -> list[tuple[str, str]]:
-    """Return where a dict has a key that is nearly one that is known, and what may have been meant.
-
-    Such a key is sent as it is, for the CLI adds some; one that it does not know it ignores, `{"enable": True}` for a sandbox, say.
-    """
+    """Return where a dict has a key that is nearly a known one: the CLI ignores it, `{"enable": True}` for a sandbox, say."""
     unknown: list[tuple[str, str, list[str]]] = []
     for path, kind, value in _wire_dicts(options):
         known = [field.wire for field in kind.__fields__.values()]
@@ -380,7 +374,7 @@ def _misspelt_keys(options: Options) -> list[tuple[str, str]]:
     return [
         (f"{path}.{key}", suggestion(key, known))
         for path, key, known in unknown
-        if difflib.get_close_matches(key, known, n=1, cutoff=0.85)
+        if difflib.get_close_matches(key, known, n=1, cutoff=0.85)  # a key unlike all others may be of a newer CLI
     ]
 
 

@@ -87,12 +87,7 @@ def _version(given: str | tuple[int, int, int]) -> tuple[int, int, int]:
 
 
 class FirstSeen(NamedTuple):
-    """The versions between which a flag was added.
-
-    Attributes:
-        without: the newest version that was seen to refuse the flag.
-        known: the oldest version that was seen to accept it.
-    """
+    """The newest version that was seen to refuse a flag, and the oldest that was seen to accept it."""
 
     without: CLIVersion
     known: CLIVersion
@@ -133,9 +128,6 @@ _LATER_BYPASS = "--allow-dangerously-skip-permissions"
 def fit(plan: LaunchPlan, version: tuple[int, int, int]) -> LaunchPlan:
     """Return the plan for a CLI version: flags that it does not know are replaced, or refused.
 
-    `--permission-mode=bypassPermissions` needs `--allow-dangerously-skip-permissions` in current versions, and
-    `--dangerously-skip-permissions` in versions that do not know that flag. Flags of `extra_args` are not touched.
-
     Args:
         plan: the plan for the current CLI.
         version: the version that was found.
@@ -148,12 +140,13 @@ def fit(plan: LaunchPlan, version: tuple[int, int, int]) -> LaunchPlan:
     """
     argv, owners = list(plan.argv), list(plan.owners)
     for place, (part, owner) in enumerate(zip(plan.argv, plan.owners, strict=True)):
+        # `extra_args` are the caller's decision. Versions between `without` and `known` were not tried: they get the flag.
         flag = part.partition("=")[0]
         seen = FLAGS.get(flag)
         if not owner or owner == "extra_args" or place < plan.program_length or seen is None or version > seen.without:
             continue
         if flag == _LATER_BYPASS and "--permission-mode=bypassPermissions" in plan.argv:
-            argv[place] = "--dangerously-skip-permissions"
+            argv[place] = "--dangerously-skip-permissions"  # of 2.0.20 and older
             continue
         raise UnsupportedCLIVersionError(str(CLIVersion(*version)), str(seen.known), option=owner, flag=flag)
     if argv == list(plan.argv):

@@ -55,20 +55,17 @@ def _fits(value: object, kind: str) -> bool:
     if kind == "any" or (value is None and kind.endswith("?")) or isinstance(value, Raw):
         return True
     kind = kind.removesuffix("?")
+    # True is an int in Python, and no number on the wire.
     return isinstance(value, _JSON_TYPES[kind]) and not (kind == "number" and isinstance(value, bool))
 
 
 def encode_request(subtype: str, fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a request by their names on the wire; unknown fields, and subtypes without a row, are passed on as they are.
-
-    Raises:
-        TypeError: if a required field is missing or one has the wrong type.
-    """
+    """Return the fields of a request by their names on the wire; raise TypeError if a required one is missing or one has the wrong type."""
     row = row_for(subtype)
     if "subtype" in fields:
         raise TypeError(f"`{subtype}`: `subtype` is not a field of a request")
     if row is None:
-        return dict(fields)
+        return dict(fields)  # a request of a newer CLI
     by_name = {field.name: field for field in row.fields} | {field.wire: field for field in row.fields}
     wire = {}
     for name, value in fields.items():
@@ -78,7 +75,7 @@ def encode_request(subtype: str, fields: dict[str, Any]) -> dict[str, Any]:
                 f"Write `{row.example}`." if row.example else f"Pass {field.doc}" if field.doc else "Correct the value."
             )
             raise TypeError(f"`{subtype}`: `{name}` must be {_IN_WORDS[field.kind]}, got {shown(value)}. {fix}")
-        wire[field.wire if field is not None else name] = value
+        wire[field.wire if field is not None else name] = value  # a newer CLI may have more fields
     for field in row.fields:
         if field.required and field.wire not in wire:
             raise TypeError(f"`{subtype}`: `{field.name}` is missing")
@@ -86,6 +83,7 @@ def encode_request(subtype: str, fields: dict[str, Any]) -> dict[str, Any]:
 
 
 _split = msgspec.json.Decoder(dict[str, Raw]).decode
+# Without decoding the field: the callback decodes it, and a hook should not pay twice.
 _STARTS = {"string": b'"', "boolean": b"tf", "number": b"-0123456789", "object": b"{", "array": b"["}
 
 
@@ -103,7 +101,7 @@ def malformed(row: ControlRow, request: Raw) -> str | None:
     """Return the problem of a received request; None if it can be handled."""
     try:
         fields = _split(request)
-    except (ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # too deep a nesting is malformed, and no crash
         return str(error)
     for wire, kind, required, starts in _SHAPES[row.subtype]:
         payload = fields.get(wire)
@@ -130,16 +128,16 @@ _MCP_INTERNAL_ERROR = -32603
 
 def fail_answer(row: ControlRow, frame: ControlRequest, reason: str) -> dict[str, Any] | None:
     """Return the payload that says "no" safely; None if the request gets an error response."""
-    reason = reason.encode("utf-8", "replace").decode()
+    reason = reason.encode("utf-8", "replace").decode()  # a lone surrogate cannot be sent
     match row.fail:
         case FailPolicy.HOOK_CONTINUES:
-            return {}
+            return {}  # hooks fail open; what a guard answers is in `answering.routing`
         case FailPolicy.PERMISSION_DENIED:
             return {"behavior": "deny", "message": reason}
         case FailPolicy.MCP_ERROR:
             message_id = _id_of_message(frame)
             if not message_id:
-                # A notification: it is acknowledged, there is nobody to tell.
+                # A notification: the CLI waits for an empty result, as after a request (2.1.327).
                 return {"mcp_response": {"jsonrpc": "2.0", "id": 0, "result": {}}}
             error = {"code": _MCP_INTERNAL_ERROR, "message": reason}
             return {"mcp_response": {"jsonrpc": "2.0", "id": message_id, "error": error}}
@@ -186,7 +184,7 @@ def read_answer(frame: ControlResponse) -> Answer:
     try:
         return _decode_answer(frame.response_raw)
     except (ValueError, RecursionError):
-        pass
+        pass  # below each field for itself: a bad one costs no other
     from hackamore.messages import degrade
 
     try:
@@ -209,7 +207,7 @@ def read_answer(frame: ControlResponse) -> Answer:
 def open_requests(answer: Answer, warn: Callable[[StreamWarning], None]) -> Iterator[ControlRequest]:
     """Yield the requests that the CLI still wants to have answered when it answers `initialize`."""
     for pending in (answer.pending_permission_requests, answer.pending_user_dialog_requests):
-        try:
+        try:  # for each list: a bad one costs no other kind
             for request in msgspec.json.decode(pending, type=list[Raw]) if pending else []:
                 frame = decode(bytes(request), warn)
                 if isinstance(frame, ControlRequest):

@@ -172,7 +172,7 @@ class TurnDeadlines:
         if all(isinstance(message, CommandLifecycleMessage) for message in messages):
             return  # that a prompt was taken is no answer to it
         for turn_id in turn_ids:
-            if turn_id in self._connection.turns:
+            if turn_id in self._connection.turns:  # a result that waited for the store comes after its turn
                 self._deadlines.disarm("first_message", turn_id)
                 self._deadlines.arm("idle", turn_id, self._idle)
 
@@ -197,7 +197,8 @@ class TurnDeadlines:
         turn = connection.turns.get(turn_id)
         if turn is None:
             return False
-        anew = self._anew_at if turn.state is TurnState.QUEUED else NEVER
+        anew = self._anew_at if turn.state is TurnState.QUEUED else NEVER  # one that runs has had its time
+        # An answered callback starts the silence again, and gives the turn itself no more time.
         when = (anew if kind == "turn" else max(anew, self._answered_at)) + seconds
         if when > self._deadlines.now:
             self._deadlines.arm_at(kind, turn_id, when, seconds)
@@ -208,7 +209,7 @@ class TurnDeadlines:
         if waits and stuck and turn_id in self._waiting_in_vain:
             waits = False  # a whole deadline later the CLI still keeps at a prompt that was interrupted for its own
         if waits or (kind != "turn" and connection.answers_are_due):
-            # The session is not ready, another prompt has the floor, or it is us who keep the CLI waiting.
+            # The session is not ready, another prompt has the floor, or a callback keeps the CLI waiting.
             if stuck:
                 self._waiting_in_vain.add(turn_id)
             self._deadlines.arm(kind, turn_id, seconds)

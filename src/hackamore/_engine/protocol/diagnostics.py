@@ -33,6 +33,7 @@ _SIGNALS = {
     15: ("SIGTERM", "something asked it to stop"),
 }
 
+# Texts of CLI 2.1.327 and 2.1.328. A cause that stderr names is the only advice: a guess beside it misleads.
 _KNOWN_STDERR: tuple[tuple[str, str], ...] = (
     (
         "cannot be used with root",
@@ -53,7 +54,7 @@ _KNOWN_STDERR: tuple[tuple[str, str], ...] = (
 
 def did_not_exit(seconds: float, tasks: Iterable[BackgroundTask]) -> StreamWarning:
     """Return the warning about a CLI that had to be stopped after its last result."""
-    running = sorted(task.task_id or "" for task in tasks if not task.ambient)
+    running = sorted(task.task_id or "" for task in tasks if not task.ambient)  # ambient ones always run
     text = f"The CLI did not exit within {seconds:g} s of its last result or the end of its input, and was stopped"
     text += f"; {len(running)} background tasks were running." if running else "."
     return StreamWarning("CLI_DID_NOT_EXIT", text, {"seconds": seconds, "background_tasks": running})
@@ -94,7 +95,7 @@ def exit_code_hint(exit_code: int | None, *, stdout_was_empty: bool) -> str:
     if exit_code == 127:
         return "The command, or the interpreter that it needs, was not found: it may have been moved or removed."
     number = -exit_code if exit_code < 0 else exit_code - 128
-    if number in _SIGNALS:
+    if number in _SIGNALS:  # 2.1.327 exits 143 after SIGTERM
         name, reason = _SIGNALS[number]
         return f"It was ended by {name}: {reason}."
     if exit_code < 0:
@@ -149,6 +150,7 @@ def process_failure(
 ) -> HackamoreError:
     """Build the error for a process that ended without success: the known cause first, the exit code last."""
     stderr = stderr_tail.decode("utf-8", "replace")
+    # After messages the text is not about an argument: the CLI had accepted them all.
     if not any_message and (refused := refused_option(stderr)) is not None:
         return refused
     return ProcessError(

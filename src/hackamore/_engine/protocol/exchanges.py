@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hackamore._engine.protocol.control_table import ControlRow
     from hackamore.messages.control import ControlRequest
 
-_REMEMBERED = 4_096
+_REMEMBERED = 4_096  # the memory of a long session must not grow with its requests
 REQUEST_BYTES = 2_500
 """The bytes of an open request besides its line: its job, its decoded form and its timeout. Measured: 2,200 to 3,100."""
 
@@ -72,7 +72,7 @@ class Ledger(Generic[E]):
         exchange = self._open.pop(request_id, None)
         if exchange is not None:
             self.size -= exchange.size
-            self.forget(request_id)
+            self.forget(request_id)  # a late or repeated answer finds it used, and is dropped
         return exchange
 
     def forget(self, request_id: str) -> None:
@@ -97,4 +97,4 @@ class Ledger(Generic[E]):
         return request_id in self._open
 
     def __iter__(self) -> Iterator[E]:
-        return iter(list(self._open.values()))
+        return iter(list(self._open.values()))  # resolving one removes it

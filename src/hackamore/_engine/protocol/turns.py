@@ -35,12 +35,7 @@ _AT_IDLE = {
 
 
 class PromptRecord(msgspec.Struct, eq=False):
-    """One prompt of this side.
-
-    Attributes:
-        verdict: the last word of the CLI's reports on it, until its result comes.
-        number: its place in the order of sending.
-    """
+    """One prompt of this side; `verdict` is the last word of the CLI's reports on it, until its result comes."""
 
     id: str
     state: TurnState = TurnState.QUEUED
@@ -50,11 +45,7 @@ class PromptRecord(msgspec.Struct, eq=False):
 
 
 class TurnTable:
-    """All open prompts, in the order of sending. There may be thousands: no change looks at all of them.
-
-    Attributes:
-        reported: True once the CLI has reported on a prompt: from then on the order of sending proves nothing.
-    """
+    """All open prompts, in the order of sending. There may be thousands: no change looks at all of them."""
 
     __slots__ = ("_current_ids", "_number", "_open", "_started", "_verdicts", "reported")
 
@@ -62,9 +53,9 @@ class TurnTable:
         self._open: dict[str, PromptRecord] = {}
         self._started: dict[str, PromptRecord] = {}
         self._verdicts: dict[str, PromptRecord] = {}
-        self._current_ids: tuple[str, ...] | None = ()
+        self._current_ids: tuple[str, ...] | None = ()  # kept: it is needed for every read
         self._number = 0
-        self.reported: bool = False
+        self.reported: bool = False  # once True, the order of sending proves nothing
 
     def __len__(self) -> int:
         return len(self._open)
@@ -117,7 +108,7 @@ class TurnTable:
         turn = self._open.get(turn_id)
         if turn is None:
             return []
-        turn.verdict = word if word in _AT_IDLE else None
+        turn.verdict = word if word in _AT_IDLE else None  # an interrupt may queue it again
         if turn.verdict is None:
             self._verdicts.pop(turn_id, None)
         else:
@@ -142,18 +133,18 @@ class TurnTable:
         """Take that the CLI works on something it does not name: the oldest prompt, if it never names any."""
         if self.reported or self._started:
             return []
-        oldest = next(iter(self._open.values()), None)
+        oldest = next(iter(self._open.values()), None)  # if unwritten, the CLI began this turn by itself
         return self._move(oldest, TurnTrigger.NAMED) if oldest is not None and oldest.written else []
 
     def finished_by(self, result: ResultMessage) -> list[PromptRecord]:
-        named = dict.fromkeys(result.user_message_uuids or ())
+        named = dict.fromkeys(result.user_message_uuids or ())  # several, if they were merged
         if result.user_message_uuid:
             named[result.user_message_uuid] = None
         ids = [turn_id for turn_id in named if turn_id in self._open]
         if not named:
             ids = list(self.current_ids)
             if not ids and not self.reported:
-                oldest = next(iter(self._open.values()), None)
+                oldest = next(iter(self._open.values()), None)  # an old CLI names none
                 ids = [oldest.id] if oldest is not None and oldest.written else []
         ended = []
         for turn_id in ids:
@@ -184,5 +175,6 @@ def _in_order(turns: dict[str, PromptRecord]) -> list[PromptRecord]:
 def _verdict(result: ResultMessage) -> TurnTrigger:
     if not result.is_error:
         return TurnTrigger.RESULT
+    # After an interrupt 2.1.327 gives `aborted_streaming` or `aborted_tools`.
     aborted = (result.terminal_reason or "").startswith("aborted")
     return TurnTrigger.RESULT_ABORTED if aborted else TurnTrigger.RESULT_FAILED

@@ -65,7 +65,7 @@ class Recent:
             size += _OBJECT_BYTES * len(messages)
         self._batches.append((batch, size))
         self._size += size
-        while self._size > _RECENT_BYTES and len(self._batches) > 1:
+        while self._size > _RECENT_BYTES and len(self._batches) > 1:  # the last batch stays, however large
             dropped, size = self._batches.popleft()
             self._size -= size
             # Few lines are decoded for this: it is done once for each read.
@@ -98,6 +98,7 @@ def partial_of(messages: Sequence[Message], session_id: str | None) -> PartialRe
         usage = usages[-1] if usages else None
     return PartialResult(
         messages,
+        # Where an error has a `result`, as that of an API failure, it is the error's text and no answer.
         text=last_text(messages) if last is None or last.is_error else last.result or last_text(messages),
         session_id=session_id or (last.session_id if last is not None else None) or None,
         usage=usage,
@@ -125,7 +126,7 @@ class TextDeltas:
     def of(self, message: Message) -> str:
         """Return the text that a message adds; empty if it adds none."""
         if isinstance(message, StreamEvent):
-            delta = message.text_delta if message.parent_tool_use_id is None else None
+            delta = message.text_delta if message.parent_tool_use_id is None else None  # subagents stream as well
             self._streamed = self._streamed or bool(delta)
             return delta or ""
         text = _text(message)
@@ -136,12 +137,7 @@ class TextDeltas:
 
 
 class QueryCore:
-    """The items of a query, and how it ends.
-
-    Attributes:
-        items: the items that were not taken yet.
-        state: the state in the ending table.
-    """
+    """The items of a query that were not taken yet, and how it ends."""
 
     def __init__(self, connection: Connection, options: Options) -> None:
         self.items: deque[Item] = deque()
@@ -217,9 +213,9 @@ class QueryCore:
         if exit_code is None and self.results:
             exit_code = 0  # the status is unknown, and the CLI did what it was asked for
         if self._incomplete is not None and (exit_code == 0 or self.state is State.RESULT_RECEIVED):
-            self._move(Trigger.INCOMPLETE_LAST_LINE, self._incomplete)
+            self._move(Trigger.INCOMPLETE_LAST_LINE, self._incomplete)  # otherwise the error quotes it
         after_error = self.state is State.RESULT_RECEIVED and self.results[-1].is_error
-        if exit_code == 0 or after_error:
+        if exit_code == 0 or after_error:  # the CLI exits 1 after each error result
             empty = not connection.received and not self.results
             trigger = Trigger.EXITED_EMPTY if empty else Trigger.EXITED_CLEAN
         elif self._strict_exit_status:
@@ -301,12 +297,12 @@ class Overtime:
 
     def look(self, connection: Connection, *, waits: bool) -> None:
         """Start or remove the timeouts; `waits` tells whether the exit of the CLI is all that is left to come."""
-        busy = waits and any(not task.ambient for task in connection.background_tasks)
+        busy = waits and any(not task.ambient for task in connection.background_tasks)  # ambient tasks always run
         self._run("background", self._background, busy)
         self._run("after_result", self._after_result, waits and not busy)
 
     def _run(self, kind: str, seconds: float | None, runs: bool) -> None:
         if not runs:
             self._deadlines.disarm(kind, "")
-        elif not self._deadlines.is_armed(kind, ""):
+        elif not self._deadlines.is_armed(kind, ""):  # only `heard` starts it again
             self._deadlines.arm(kind, "", seconds)

@@ -131,11 +131,7 @@ class RunResult(Generic[T]):
 
 
 def with_output_type(options: Options | None, output_type: Any) -> Options:
-    """Return the options with the JSON schema of `output_type` in them.
-
-    Raises:
-        OptionsError: no schema can be made of it, or `output_format` is set as well.
-    """
+    """Return the options with the JSON schema of `output_type`; raise OptionsError if there is none, or `output_format` is set as well."""
     options = options if options is not None else Options()
     if output_type is None:
         return options
@@ -147,11 +143,7 @@ def with_output_type(options: Options | None, output_type: Any) -> Options:
 
 
 def require_format(options: Options, output_type: Any) -> None:
-    """Refuse a typed answer of a session that was started without a schema.
-
-    Raises:
-        OptionsError: the options have no schema.
-    """
+    """Raise OptionsError for a typed answer of a session that was started without a schema."""
     if output_type is not None and options.output_format is None:
         name = getattr(output_type, "__name__", "...")
         raise OptionsError(
@@ -162,7 +154,7 @@ def require_format(options: Options, output_type: Any) -> None:
 
 
 def _result_of(collected: CollectResult, *, check: bool) -> ResultMessage:
-    if collected.terminal_error is not None:
+    if collected.terminal_error is not None:  # also with `check=False`, which is about results
         raise collected.terminal_error
     result = collected.result
     if result is None:
@@ -175,7 +167,7 @@ def _result_of(collected: CollectResult, *, check: bool) -> ResultMessage:
             ),
         )
     if check and result.is_error:
-        raise SessionNotFoundError.found_in(result.errors) or ResultError.of(result)
+        raise SessionNotFoundError.found_in(result.errors) or ResultError.of(result)  # 2.1.327 says it in a result
     return result
 
 
@@ -186,7 +178,7 @@ def last_refusal(messages: Sequence[Message]) -> str:
     for message in messages:
         if isinstance(message, AssistantMessage):
             calls.update(
-                block.id
+                block.id  # the CLI has the model answer a schema by a call of this tool
                 for block in message.content
                 if isinstance(block, ToolUseBlock) and block.name == "StructuredOutput"
             )
@@ -213,14 +205,14 @@ def conclude(collected: CollectResult, output_type: Any, *, check: bool) -> RunR
     output = None
     try:
         result = _result_of(collected, check=check)
-        if not result.is_error or output_type is None:
+        if not result.is_error or output_type is None:  # `check=False`: an error has no answer to read
             output = decode_output(result, output_type, last_refusal(collected.messages))
     except HackamoreError as error:
         error.partial = partial_of(collected.messages, error.session_id)  # all messages, not only the last ones
         error.session_id = error.partial.session_id
         raise
     return RunResult(
-        text=result.result or last_text(collected.messages),
+        text=result.result or last_text(collected.messages),  # an `error_...` subtype has no `result`
         output=output,
         messages=collected.messages,
         result=result,

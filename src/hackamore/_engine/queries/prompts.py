@@ -32,18 +32,12 @@ Priority: TypeAlias = Literal["now", "next", "later"]
 """When the CLI reads a prompt that is sent while a turn runs."""
 PRIORITIES: tuple[str, ...] = get_args(Priority)
 
-MOST_OPEN = 16
+MOST_OPEN = 16  # an endless iterable must not fill the queue of the CLI
 """How many prompts of an iterable may wait for their answers before the next one is read."""
 
 
 class OnePrompt(NamedTuple):
-    """A prompt as it is sent.
-
-    Attributes:
-        content: a text, or content blocks.
-        turn_id: its uuid, if its user chose one.
-        fields: further fields of the frame.
-    """
+    """A prompt as it is sent: its content, the uuid that its user chose, and further fields of the frame."""
 
     content: str | list[Any]
     turn_id: str | None = None
@@ -51,12 +45,7 @@ class OnePrompt(NamedTuple):
 
 
 def checked_blocks(blocks: list[Any] | tuple[Any, ...]) -> list[Any]:
-    """Return content blocks as a frame holds them.
-
-    Raises:
-        TypeError: one of them is not a block.
-        OptionsError: there are none.
-    """
+    """Return content blocks as a frame holds them; raise TypeError for another item, OptionsError if there are none."""
     if not blocks:
         raise OptionsError("The prompt is empty: the CLI needs something to answer.", field="prompt")
     for index, block in enumerate(blocks):
@@ -69,11 +58,7 @@ def checked_blocks(blocks: list[Any] | tuple[Any, ...]) -> list[Any]:
 
 
 def is_many(prompt: object) -> bool:
-    """Tell whether this is an iterable of prompts.
-
-    Raises:
-        TypeError: it is nothing that can be a prompt.
-    """
+    """Return whether this is an iterable of prompts; raise TypeError if it cannot be a prompt."""
     if isinstance(prompt, (str, list, tuple)):
         return False
     if isinstance(prompt, (AsyncIterable, Iterable)) and not isinstance(
@@ -86,17 +71,9 @@ def is_many(prompt: object) -> bool:
 
 
 def one_prompt(prompt: object) -> OnePrompt:
-    """Return one prompt, checked.
-
-    Args:
-        prompt: a text, content blocks, or a whole user frame as a dict: `{"type": "user", "message": {"content": ...}, ...}`.
-
-    Raises:
-        TypeError: it is nothing that can be a prompt.
-        OptionsError: it is empty, or holds what cannot be sent.
-    """
+    """Return one prompt, checked: a text, content blocks or a user frame as a dict. Raise TypeError or OptionsError for anything else."""
     if isinstance(prompt, str):
-        encode_prompt(prompt)
+        encode_prompt(prompt)  # for its checks: they raise at the call, and not in the stream
         return OnePrompt(prompt)
     if isinstance(prompt, (list, tuple)):
         return OnePrompt(checked_blocks(prompt))
@@ -112,12 +89,7 @@ def one_prompt(prompt: object) -> OnePrompt:
 
 
 def steering_reasons(prompt: object, options: Options) -> list[str]:
-    """Return what makes a query run over the bidirectional protocol: names of options, and the form of the prompt.
-
-    Raises:
-        TypeError: it is nothing that can be a prompt.
-        OptionsError: it needs that protocol, and an option excludes it.
-    """
+    """Return the options and the form of the prompt that need the bidirectional protocol; raise OptionsError if one excludes it."""
     reasons = needs_session(options)
     if is_many(prompt):
         reasons.append("an iterable of prompts")
@@ -172,11 +144,11 @@ class Feeder(Job):
         iterator = iter(self._source)
         try:
             for prompt in iterator:
-                if self.cancelled or not self._room.enter(self._given_up):
+                if self.cancelled or not self._room.enter(self._given_up):  # a query that was left awaits no answer
                     return
                 self._give(prompt)
         finally:
-            close = getattr(iterator, "close", None)
+            close = getattr(iterator, "close", None)  # a generator that is given up runs its `finally` now
             if close is not None:
                 close()
 
@@ -188,7 +160,7 @@ class Feeder(Job):
                     return
                 self._give(prompt)
         finally:
-            close = getattr(iterator, "aclose", None)
+            close = getattr(iterator, "aclose", None)  # no garbage collection can await it
             if close is not None:
                 await close()
 

@@ -58,6 +58,7 @@ class Attempts:
             raise TypeError(f"`retry` must be a hackamore.Retry or None, got {retry!r} ({type(retry).__name__})")
         self._retry = retry if retry is not None else Retry(attempts=1)
         self._goes_on = goes_on
+        # Without `persist_session` the disk has nothing to resume, except for a session that still runs.
         self._remembered = self._retry.resume and (goes_on is not None or options.persist_session)
         if self._retry.attempts > 1:
             _refuse_what_cannot_be_repeated(prompt, options, reopened=reopened, remembered=self._remembered)
@@ -73,20 +74,13 @@ class Attempts:
         self._failures: list[str] = []
 
     def conclude(self, collected: CollectResult, output_type: Any, now: datetime) -> RunResult[Any]:
-        """Turn a finished stream into the answer.
-
-        Args:
-            now: the time of day, with its time zone.
-
-        Raises:
-            HackamoreError: as `conclude` of `outcomes`; with `check=False` also an error result that is tried again.
-        """
+        """Turn a finished stream into the answer; raise as `outcomes.conclude`, and with `check=False` an error to be tried again."""
         result = collected.result
         if not self._check and collected.terminal_error is None and result is not None and result.is_error:
             error = SessionNotFoundError.found_in(result.errors) or ResultError.of(result)
             if self._session_is_lost(error) or self._delay(error, now) is not None:
                 error.partial = partial_of(collected.messages, error.session_id)
-                raise error
+                raise error  # `check=False` returns only what another attempt cannot mend
         answer = conclude(collected, output_type, check=self._check)
         answer.messages[:0] = self._earlier
         answer.warnings[:0] = self._warnings
@@ -95,13 +89,8 @@ class Attempts:
         return answer
 
     def failed(self, error: HackamoreError, collected: CollectResult | None, now: datetime) -> float | None:
-        """Apply that an attempt failed; return the seconds to wait before the next one, or None if the error is to be raised.
-
-        Args:
-            collected: everything that its stream gave; None if it was not started.
-            now: the time of day, with its time zone.
-        """
-        lost = self._session_is_lost(error)
+        """Apply that an attempt failed (`collected` is None if it was not started); return the seconds before the next one, or None."""
+        lost = self._session_is_lost(error)  # no model was called: no wait, and no attempt in the count
         seconds = 0.0 if lost else self._delay(error, now)
         if seconds is None:
             self._finish(error, now)
@@ -133,6 +122,7 @@ class Attempts:
     def _session_to_resume(self, error: HackamoreError) -> str | None:
         if not self._remembered:
             return None
+        # An attempt without a message may not have begun its session.
         return error.partial.session_id if error.partial.messages else self._resumed
 
     def _choose(self, session_id: str | None, error: HackamoreError) -> None:
@@ -140,7 +130,7 @@ class Attempts:
         self._resumed = session_id
         if session_id is None:
             self.prompt, self.options = self._first
-            self._earlier.clear()
+            self._earlier.clear()  # they are of a session that is not continued, and would contradict the next
         else:
             self.prompt, self.options = CONTINUE, self.options.replace(**{**NO_SESSION, "resume": session_id})
             self._earlier += error.partial.messages
@@ -205,7 +195,7 @@ def _refuse_what_cannot_be_repeated(prompt: Any, options: Options, *, reopened: 
         problem = (
             "needs a transport that can be opened again: pass a `TransportSource`, which makes one for each attempt."
         )
-    elif options.session_id is not None and not remembered:
+    elif options.session_id is not None and not remembered:  # 2.1.327: "already in use"
         problem = "without a resume needs a new session for each attempt: leave the option `session_id` out."
     else:
         return

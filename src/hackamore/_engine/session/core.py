@@ -86,7 +86,7 @@ __all__ = [
 
 EXIT_SECONDS = 5.0
 """For how long the exit status is awaited after the end of the output."""
-_WARNINGS_KEPT = 1_000
+_WARNINGS_KEPT = 1_000  # a field that is new in each frame warns in each frame
 
 _OWN_FIELDS = frozenset({"type", "message", "uuid", "priority"})
 
@@ -144,7 +144,7 @@ class SessionCore(Generic[A]):
         self.connection: Connection = Connection(
             Role.HOST,
             limits=options.limits,
-            hold_until_confirmed=self.hooks.blocking,
+            hold_until_confirmed=self.hooks.blocking,  # a guard is in force before the first prompt
             fail_on_bad_lines=audience.fail_on_bad_lines,
             mirrored=options.session_store is not None,
         )
@@ -242,7 +242,7 @@ class SessionCore(Generic[A]):
         """Apply expired timeouts, after processing data that has already arrived."""
         connection = self.connection
         if connection.has_news:
-            self.pump(now)
+            self.pump(now)  # what came in time counts, also if this program was too busy to read it
         for kind, name, seconds in self.deadlines.passed(now):
             match kind:
                 case "request":
@@ -260,7 +260,7 @@ class SessionCore(Generic[A]):
                     self.storing.expire(name, seconds)
                 case "background" | "after_result" | "finish" | "exit":
                     if self.storing is not None:
-                        self.storing.release_all()
+                        self.storing.release_all()  # else a query would end without its result
                     self.audience.exit_timeout_expired(kind, seconds, stderr_tail)
                     if kind == "exit":
                         self._gave_up("output", seconds)
@@ -310,6 +310,7 @@ class SessionCore(Generic[A]):
         self.ask_stop()
         self.deadlines.now = now
         connection.begin_stop()
+        # `working` is also a turn that the CLI began by itself: it went on for 5 s after the stop, with tools and all.
         if not connection.over and connection.working and not self.abandoned:
             waiting = any(turn.state is TurnState.QUEUED for turn in connection.turns.open)
             try:
@@ -328,7 +329,7 @@ class SessionCore(Generic[A]):
         if self._input_broke:
             return
         self._input_broke = True
-        if self.connection.over or self.stop_asked:
+        if self.connection.over or self.stop_asked:  # a stop closes the input itself
             return
         self.deadlines.now = now
         self.connection.input_broke()
@@ -382,10 +383,11 @@ class SessionCore(Generic[A]):
     def turn_open(self) -> bool:
         """True if the model may be at work, or the session is lost."""
         connection = self.connection
+        # Background work counts: in a grace period the CLI would continue it.
         return connection.at_work or connection.ending is Ending.FAILED or self.abandoned
 
     def crashed(self, exit_code: int | None) -> bool:
-        last = self.connection.last_result
+        last = self.connection.last_result  # 2.1.327 exits 1 after an error result
         after_error = exit_code is not None and exit_code > 0 and last is not None and last.is_error
         return len(self.connection.turns) > 0 or (exit_code != 0 and not after_error)
 
@@ -405,7 +407,7 @@ class SessionCore(Generic[A]):
         self.pump(now)
 
     def process_gone(self, exit_code: int | None, stderr_tail: bytes) -> None:
-        self.connection.receive_eof()
+        self.connection.receive_eof()  # first: a last line without its newline may be the result
         self.connection.process_exited(exit_code, stderr_tail)
 
     # -- what is asked for ---------------------------------------------------------------------------------------------
@@ -419,7 +421,7 @@ class SessionCore(Generic[A]):
     def ask(self, subtype: str, fields: Mapping[str, Any], operation: str, timeout: float | None, now: float) -> Answer:
         """Send a control request; it can fail as `Connection.send_request` and `checked_timeout` do."""
         self.deadlines.now = now
-        timeout = checked_timeout(timeout)
+        timeout = checked_timeout(timeout)  # before anything is sent
         row = row_for(subtype)
         if row is not None and row.needs and not getattr(self.options, row.needs):
             raise CheckpointingNotEnabledError
@@ -454,7 +456,7 @@ class SessionCore(Generic[A]):
         """Send a prompt; return its turn. Its callbacks get the context variables. It can fail as `Connection.send_prompt` does."""
         self.deadlines.now = now
         if self.options.verbatim_prompts:
-            fields = {"client_composed": True, **(fields or {})}
+            fields = {"client_composed": True, **(fields or {})}  # no `@path`, no slash commands (CLI 2.1.248)
         content = checked_content(prompt)
         sender = self._holder.lent(self._holder.conversation, self._holder.caller, context)
         begins = not self.connection.working  # else it begins when the CLI takes it up
@@ -473,12 +475,12 @@ class SessionCore(Generic[A]):
         self, observers: Observers, content: Any, turn_id: str | None, fields: Mapping[str, Any] | None
     ) -> str:
         """Send a prompt that an observer may refuse; return its id."""
-        self.connection.check_prompts()
+        self.connection.check_prompts()  # first: observers hear of nothing that cannot be sent
         turn_id = turn_id or self.connection.new_uuid()
         observers.prompt_sending(turn_id, content)
         try:
             return self.connection.send_prompt(content, turn_id=turn_id, fields=fields)
-        except Exception as error:
+        except Exception as error:  # a budget has reserved a model call for it
             observers.turn_changed(turn_id, "failed", error if isinstance(error, HackamoreError) else None)
             raise
 
@@ -497,9 +499,9 @@ class SessionCore(Generic[A]):
 
     def _give_up_own_work(self, error: HackamoreError) -> None:
         connection = self.connection
-        if connection.over or self.stop_asked:
+        if connection.over or self.stop_asked:  # a stop has interrupted it already
             return
-        if self.kind == "query":
+        if self.kind == "query":  # it ends with each turn that is given up
             self.audience.turn_given_up("", error)
             return
         self.interrupt_all(cancel_queued=False)
@@ -534,10 +536,10 @@ class SessionCore(Generic[A]):
         if storing is not None:
             storing.move()
         if self.deadlines:
-            if news:
+            if news:  # whatever comes, the CLI is at work: `after_result` counts its silence
                 self.deadlines.disarm("after_result", "")
             if news or not connection.unsettled:
-                self.deadlines.disarm("settle", "")
+                self.deadlines.disarm("settle", "")  # keep-alives are no news, and put nothing off
         if connection.unsettled and not self.deadlines.is_armed("settle", ""):
             self.deadlines.arm("settle", "", SETTLE_SECONDS)
         self.audience.pumped()
@@ -567,7 +569,7 @@ class SessionCore(Generic[A]):
                 self.deliver(event)
             case core_events.RequestReceived():
                 self.callbacks.begin(event)
-                self.audience.held()
+                self.audience.held()  # open requests count in `Limits.buffered_bytes`
             case core_events.RequestCancelled():
                 self.callbacks.cancelled(event.request_id)
             case core_events.RequestResolved():
@@ -576,7 +578,7 @@ class SessionCore(Generic[A]):
                 self._on_turn(event)
             case core_events.LoginRefused():
                 for turn_id in event.turn_ids:
-                    self.give_up_turn(turn_id, copy.copy(event.error))
+                    self.give_up_turn(turn_id, copy.copy(event.error))  # each reader raises its own
             case core_events.WarningRaised():
                 self.warn(event.warning)
             case core_events.BadLine() | core_events.LongLine() | core_events.IncompleteLine():
@@ -586,7 +588,7 @@ class SessionCore(Generic[A]):
             case core_events.BackgroundTasksChanged():
                 self.audience.session_event(BackgroundTasksChanged(event.tasks))
             case core_events.OperationsReleased():
-                self._turn_deadlines.count_anew()
+                self._turn_deadlines.count_anew()  # only now the CLI can read the prompts
             case core_events.HandshakeCompleted():
                 self._on_ready(event.server_info)
             case core_events.HandshakeFailed():
@@ -616,8 +618,9 @@ class SessionCore(Generic[A]):
 
     def _on_ready(self, info: ServerInfo | None) -> None:
         for name in self.deadlines.names("request"):
-            if name not in self._answers:
+            if name not in self._answers:  # that of `initialize`, also after an implicit confirmation
                 self.deadlines.disarm("request", name)
+        # A CLI that ignores `on_failure` would let the tool run where the hook cannot be reached: refused, and not assumed.
         if self.hooks.blocking and (
             info is None or info.hook_on_failure_supported is not True or info.hooks_applied is False
         ):
@@ -633,10 +636,6 @@ class SessionCore(Generic[A]):
     def _on_end(self, event: core_events.Ended) -> None:
         self.deadlines.clear()
         self.callbacks.end()
-        for answer in self._answers.values():
-            answer.error = self.connection.closed_error()
-            answer.flag.set()
-        self._answers.clear()
         if event.ending is Ending.FAILED and event.error is not None:
             last: SessionEvent = SessionFailed(event.error, event.exit_code)
         elif event.ending is Ending.STOPPED:
@@ -648,7 +647,7 @@ class SessionCore(Generic[A]):
             self.start_error = self.start_error or self.connection.closed_error()
             self.ready.set()
         self.audience.ended(event)
-        self.settled.wake()
+        self.settled.wake()  # `wait_idle` raises: with turns open it is never quiet
 
 
 class SessionBase:

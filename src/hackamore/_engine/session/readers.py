@@ -130,12 +130,7 @@ class Inbox:
 
 
 class Progress:
-    """The part of a turn that the core of its session changes; it lives as long as the user's `Turn`.
-
-    Attributes:
-        id: the uuid of the prompt.
-        read: True once a reader has begun to iterate.
-    """
+    """The part of a turn that the core changes; `read` is True once a reader iterates. It lives as long as the user's `Turn`."""
 
     __slots__ = ("__weakref__", "id", "inbox", "over", "read", "recent", "result", "state")
 
@@ -155,7 +150,7 @@ class Progress:
 
     def deliver(self, messages: list[Message], size: int) -> None:
         """Add messages that have `size` bytes together."""
-        if isinstance(messages[-1], ResultMessage):
+        if isinstance(messages[-1], ResultMessage):  # a result comes alone
             self.result = messages[-1]
         self.recent.add(messages, size)
         self.inbox.add(messages, size)
@@ -290,7 +285,7 @@ class Readers:
     def add(self, inbox: Inbox, *, events: bool) -> None:
         connection = self._core.connection
         if connection.over:
-            inbox.end(None if events else connection.terminal_error)
+            inbox.end(None if events else connection.terminal_error)  # the last event tells how it ended
         else:
             inbox.unread = self._unread
             (self._events if events else self._messages).add(inbox)
@@ -320,6 +315,7 @@ class Readers:
 
     def held(self) -> None:
         """Check the limit of unread messages and open requests: a warning at half of it, failure beyond it."""
+        # Requests count as well: a flood of hooks behind a slow callback takes memory like unread messages.
         held = self._unread.count() + self._besides() + self._core.connection.in_flight_bytes
         if held > self._limit:
             self._core.connection.fail(SlowConsumerError(held, self._limit))
@@ -328,7 +324,7 @@ class Readers:
                 self._slow = True
                 text = f"{held:,} bytes of unread messages and open requests are held; at {self._limit:,} the session fails."
                 self._core.warn("SLOW_CONSUMER", text, buffered=held, limit=self._limit)
-        elif held * 4 < self._limit:
+        elif held * 4 < self._limit:  # not at half: a reader that stays near it is warned about once
             self._slow = False
 
     def warned(self, warning: StreamWarning) -> None:
@@ -367,7 +363,7 @@ class Readers:
             size = size_of(event)
             for inbox in inboxes:
                 inbox.add((event,), size)
-            if not self._core.connection.over:
+            if not self._core.connection.over:  # what is over has no limit to warn of
                 self.held()
 
     def pumped(self) -> None:

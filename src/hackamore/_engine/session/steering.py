@@ -44,11 +44,8 @@ class SteeredQuery:
 
     fail_on_bad_lines: ClassVar[bool] = False
     in_order: ClassVar[bool] = True
-    late_timeouts: ClassVar[tuple[str, ...]] = (
-        *TURN_KINDS,
-        "after_result",
-        "background",
-    )  # another thread may close the input
+    # The last two start when the input is closed, which another thread may do while the reader waits.
+    late_timeouts: ClassVar[tuple[str, ...]] = (*TURN_KINDS, "after_result", "background")
 
     def __init__(self, session: SessionCore[Any]) -> None:
         self.core: QueryCore = QueryCore(session.connection, session.options)
@@ -105,9 +102,9 @@ class SteeredQuery:
                 self._send(prompt, self._session.deadlines.now)
             except SessionClosedError:
                 pass  # the reader gets the reason
-            except BudgetError as error:
+            except BudgetError as error:  # not a defect of the iterable
                 self._connection.fail(error)
-            except (HackamoreError, ValueError) as error:
+            except (HackamoreError, ValueError) as error:  # ValueError: its id is taken
                 problem = PromptIterableError(self._sent, escape_terminal(text_of(error), 500))
                 problem.__cause__ = error
                 self._connection.fail(problem)
@@ -177,7 +174,7 @@ class SteeredQuery:
         """Tell the event cursors of callbacks; begin to read the prompts when the session is ready."""
         self._readers.session_event(event)
         if isinstance(event, SessionStarted) and self._feeder is not None:
-            self._session.callbacks.to_run.append(self._feeder)
+            self._session.callbacks.to_run.append(self._feeder)  # not before: an iterable can be read only once
 
     def progress(self) -> tuple[int, int]:
         unread, taken = self._readers.progress()
@@ -204,7 +201,7 @@ class SteeredQuery:
             self._feeder.answered()  # it may wait for room
             self._session.callbacks.to_stop.append(self._feeder)
         if self._unanswered and self._session.start_error is None:
-            self.core.prompt_taken()
+            self.core.prompt_taken()  # an earlier result does not hide that this prompt has none
         self.core.ended(event)
         self._readers.ended(event)
         self.more.wake()

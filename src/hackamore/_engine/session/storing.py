@@ -63,7 +63,8 @@ class Storing:
     def full(self) -> bool:
         """True while no output is to be read: the store is behind."""
         mirror = self.mirror
-        full = mirror.full or (self._held_bytes >= self._core.options.limits.mirrored_bytes and not mirror.idle)
+        # What is held waits for an append that is due or runs: there is always one that makes room.
+        full = mirror.full or self._held_bytes >= self._core.options.limits.mirrored_bytes
         if full and not self._said_slow:
             self._said_slow = True
             waiting = mirror.waiting + self._held_bytes
@@ -95,11 +96,11 @@ class Storing:
                 return bool(self._held) and self._hold_messages(event, messages, turn_ids)
             case events.TurnStateChanged(turn_id=turn_id):
                 if self._held and (self._core.audience.in_order or turn_id in self._turns):
-                    self._core.turn_over(event)
+                    self._core.turn_over(event)  # now: the CLI is not silent while its result waits for the store
                     self._held.append(event)
                     return True
             case events.Ended():
-                self.release_all()
+                self.release_all()  # readers get their result, and then the error
             case _:
                 pass
         return False
@@ -130,7 +131,7 @@ class Storing:
             result, _ = self._marks.popleft()
             self._hand_out(result)
             following = self._marks[0][0] if self._marks else None
-            while self._held and self._held[0] is not following:
+            while self._held and self._held[0] is not following:  # the next result waits for a mark of its own
                 self._hand_out(self._held[0])
         if not self._held:
             self._turns.clear()
@@ -187,6 +188,7 @@ class Storing:
 
     def _failed(self, error: BaseException) -> None:
         lost = isinstance(error, (StoreConflictError, DecodeError))  # an entry that is nested too deep stays so
+        # Without passwords: drivers of databases quote their connection strings.
         text = text_of(error) if lost else f"{type(error).__name__}: {without_passwords(text_of(error))}"
         rest = self.mirror.failed(escape_terminal(text, 500), error, again=True, lost=lost)
         if rest is not None:
@@ -199,7 +201,7 @@ class Storing:
             return
         job, self._job = self._job, None
         if job is not None:
-            job.over = job.cancelled = True
+            job.over = job.cancelled = True  # its late outcome is dropped
             self._core.callbacks.to_stop.append(job)
             # Not again at once: the store may still be at it.
             self.mirror.failed(f"it did not return within {seconds:g} s", again=False)

@@ -23,6 +23,8 @@ from hackamore.messages.base import plain
 if TYPE_CHECKING:
     from hackamore.options.stores import FlushMode, StoreKey
 
+
+# Batches and rests are those of the official package (0.2.184): a store that works with it sees nothing new.
 BATCH_ENTRIES = 500
 """Entries after which a batch is due."""
 BATCH_BYTES = 1024 * 1024
@@ -94,11 +96,7 @@ class _File:
 
 
 class Append:
-    """One append to the store: all entries of one file that were due.
-
-    Attributes:
-        size: the bytes of the entries, as JSON.
-    """
+    """One append to the store: all entries of one file that were due, `size` bytes as JSON."""
 
     __slots__ = ("_entries", "_file", "attempts", "key", "size")
 
@@ -130,12 +128,7 @@ class Append:
 
 
 class Problem(NamedTuple):
-    """Entries that the store did not take.
-
-    Attributes:
-        key: their transcript; None if the file is none that a key can be made of.
-        given_up: True if nothing more of this transcript is copied; else the entries are appended with the next ones.
-    """
+    """Entries that the store did not take. `key` is None if the file has none; with `given_up` nothing more of it is copied."""
 
     key: StoreKey | None
     error: str
@@ -143,7 +136,7 @@ class Problem(NamedTuple):
     exception: BaseException | None = None
 
 
-_split = msgspec.json.Decoder(list[Raw]).decode
+_split = msgspec.json.Decoder(list[Raw]).decode  # bytes until an append: `most_bytes` is what waits in memory
 
 
 class Mirror:
@@ -166,7 +159,7 @@ class Mirror:
         self._most_bytes = most_bytes
         self.project_key = project_key
         self._files: dict[str, _File] = {}
-        self._strange: set[str] = set()
+        self._strange: set[str] = set()  # each is reported once
         self._fresh_entries = self._fresh_bytes = 0
         self._due = False
         self._round: deque[Append] = deque()
@@ -300,7 +293,7 @@ class Mirror:
         left = [self._current] if self._current is not None else []
         left += self._round
         self._round.clear()
-        for append in reversed(left):
+        for append in reversed(left):  # each goes to the front: the oldest last
             append.put_back()
         for file in self._files.values():
             if file.entries:
@@ -311,7 +304,7 @@ class Mirror:
 
     def _fail(self, current: Append, error: str, exception: BaseException | None, *, lost: bool) -> None:
         key = current.key
-        if lost or self.waiting * 2 > self._most_bytes:
+        if lost or self.waiting * 2 > self._most_bytes:  # a store that is down must not fill the memory
             reason = (
                 error
                 if lost
@@ -339,9 +332,10 @@ def key_of(path: str, project_key: str | None = None) -> StoreKey | None:
     Args:
         path: the file, as the CLI names it: `.../projects/PROJECT/SESSION.jsonl` or `.../projects/PROJECT/SESSION/SUBPATH.jsonl`.
     """
-    parts = path.replace("\\", "/").split("/")
+    parts = path.replace("\\", "/").split("/")  # the session may be of Windows
     if not parts[-1].endswith(".jsonl") or "projects" not in parts[:-2]:
         return None
+    # The last one: the configuration folder may itself stand below a folder `projects`.
     at = len(parts) - 3 - parts[:-2][::-1].index("projects")
     project, session, *rest = (*parts[at + 1 : -1], parts[-1].removesuffix(".jsonl"))
     if not project or not session or any(part in ("", ".", "..") for part in rest):

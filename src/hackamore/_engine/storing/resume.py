@@ -50,18 +50,13 @@ _METADATA = "agent_metadata"
 """The type of the entries that stand for the file `agent-<id>.meta.json`. The last one counts."""
 _METADATA_FILE = ".meta.json"
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,199}")
-_DEEPEST = 8
+_DEEPEST = 8  # those of the CLI have two parts: `subagents/agent-<id>`
 
 _encode = msgspec.json.encode
 
 
 class Step(NamedTuple):
-    """A call to make.
-
-    Attributes:
-        function: the method of the store, or a function of this room.
-        operation: the name of the method, for errors; "" for a function of this room, which has no timeout.
-    """
+    """A call to make: of a method of the store, or of a function of this room, which has no `operation` and no timeout."""
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
@@ -86,7 +81,7 @@ def wants_store(options: Options) -> bool:
     """Return whether options ask to resume from a store."""
     if options.session_store is None:
         return False
-    resumes = options.resume is not None and is_session_id(options.resume)
+    resumes = options.resume is not None and is_session_id(options.resume)  # a title is found by the CLI alone
     return resumes or (options.resume is None and options.continue_conversation)
 
 
@@ -124,14 +119,14 @@ def resume_steps(
             warnings.append(_diverged(session_id, subpath, diverged))
         if missing:
             part: StoreKey = {**key, "subpath": subpath} if subpath else key
-            yield Step(store.append, (part, [dict(entry) for entry in missing]), "append")
+            yield Step(store.append, (part, [dict(entry) for entry in missing]), "append")  # a store may change them
             parts[subpath] = [*ours, *missing]
     if not parts[""]:
         return None
     folder = make_folder()
     try:
         yield Step(materialise, (folder, options, here, session_id, parts))
-    except BaseException:
+    except BaseException:  # the folder may have credentials in it
         remove_folder(folder)
         raise
     return Private(folder, session_id, key["project_key"], tuple(warnings))
@@ -150,7 +145,7 @@ def load_steps(
     """
     key: StoreKey = {"project_key": here, "session_id": session_id}
     entries = _entries((yield Step(store.load, (key,), "load")), "load", session_id)
-    if not entries and implements(store, "find_session"):
+    if not entries and implements(store, "find_session"):  # an optional method
         found = yield Step(store.find_session, (session_id,), "find_session")
         if found:  # it was in another working directory, or on another host
             try:
@@ -279,7 +274,7 @@ def _read_disk(options: Options, session_id: str) -> dict[str, list[Any]]:
     config, _ = user_config(options)
     try:
         files = locate(session_id, config_dir=config)
-    except SessionNotFoundError:
+    except SessionNotFoundError:  # it ran on another host
         return {}
     found = {"": _read_lines(files.path)}
     for agent in files.subagents():
@@ -321,7 +316,7 @@ def materialise(folder: str, options: Options, project: str, session_id: str, pa
     """
     write_parts(folder, project, session_id, parts)
     _bring_configuration(Path(folder), *user_config(options))
-    if options.user is not None:
+    if options.user is not None:  # the folder is open to its owner alone
         _give(folder, options.user)
 
 
@@ -350,11 +345,7 @@ def _encoded(entry: Any, session_id: str) -> bytes:
 
 
 def _give(folder: str, user: str | int) -> None:
-    """Make the user of the child process the owner of the folder and of all that is in it; links are not followed.
-
-    Raises:
-        OSError: this process may not do that, or there is no such user.
-    """
+    """Make a user the owner of the folder and of all that is in it, without following links; raise OSError if that is not allowed."""
     if isinstance(user, str):
         import pwd
 
@@ -399,11 +390,7 @@ def _bring_configuration(folder: Path, config: Path, main_file: Path) -> None:
 
 
 def _without_what_stays(name: str, text: bytes) -> bytes:
-    """Return a file of the configuration as the private folder has it.
-
-    The refresh token stays where it is: it is valid once, and a new one would be lost with the folder. And the settings must not send the
-    CLI to another folder.
-    """
+    """Return a file of the configuration as the private folder has it."""
     if name not in (".credentials.json", "settings.json", "settings.local.json"):
         return text
     try:
@@ -413,6 +400,6 @@ def _without_what_stays(name: str, text: bytes) -> bytes:
     inner = value.get("claudeAiOauth" if name == ".credentials.json" else "env") if isinstance(value, dict) else None
     if not isinstance(inner, dict):
         return text
-    inner.pop("refreshToken", None)
-    inner.pop("CLAUDE_CONFIG_DIR", None)
+    inner.pop("refreshToken", None)  # it is valid once, and the new one would be lost with the folder
+    inner.pop("CLAUDE_CONFIG_DIR", None)  # it would send the CLI to another folder
     return json.dumps(value).encode()

@@ -61,7 +61,7 @@ class Poller:
         self._selector = selectors.DefaultSelector()
         try:
             self._wakeup = Wakeup()
-        except BaseException:
+        except BaseException:  # out of descriptors: none is left open
             self._selector.close()
             raise
         try:
@@ -116,7 +116,7 @@ class InputPipe:
     """The write end of a child's stdin, with a queue: the pipe takes a part immediately, reading writes the rest."""
 
     def __init__(self, descriptor: int, poller: Poller, pid: int | None = None) -> None:
-        os.set_blocking(descriptor, False)
+        os.set_blocking(descriptor, False)  # a CLI that does not read yet must not stop the event loop
         self.state: Input = Input.OPEN
         self.descriptor: int | None = descriptor
         self._poller = poller
@@ -151,7 +151,7 @@ class InputPipe:
                 # The reader is gone: its exit status and stderr will say why.
                 logger.debug("stdin of a process is closed: %s", error, extra={"pid": self._pid})
                 self._move(InputTrigger.BREAK)
-                self._poller.wake()
+                self._poller.wake()  # a caller that waits for output handles it: the CLI may stay
                 return
             if written < len(self.queued[0]):
                 self.queued[0] = self.queued[0][written:]
@@ -254,6 +254,7 @@ class Child:
             self._move(LifeTrigger.STARTED)
         except BaseException as error:
             self._undo(pipes)
+            # RuntimeError: no thread; ValueError: NUL in an argument; LookupError: no such `user`.
             refused = (OSError, RuntimeError, ValueError, LookupError, subprocess.SubprocessError)
             if isinstance(error, refused) and not isinstance(error, SpawnError):
                 raise spawn.spawn_error(plan.argv[0], plan.cwd, error) from error
@@ -294,7 +295,7 @@ class Child:
             process.kill()
             process.wait()
             self._process = None
-        for who in marked_with(self.child_id):
+        for who in marked_with(self.child_id):  # Ctrl-C between fork and the return of `Popen`: its pid never came
             kill_identity(who)
         for descriptor in pipes.values():
             os.close(descriptor)
@@ -311,7 +312,7 @@ class Child:
                 if self._life is not Life.RUNNING:  # no caller waits yet
                     self.wake()
             finally:
-                if self._life is Life.STOPPING and before is not Life.STOPPING:
+                if self._life is Life.STOPPING and before is not Life.STOPPING:  # also if `wake` raised
                     reaper.submit(self, turn_open=turn_open, here=here)
 
     # -- reading and writing -------------------------------------------------------------------------------------------
@@ -423,7 +424,7 @@ class Child:
     def busy_in_this_thread(self) -> bool:
         """True if this thread was interrupted (by a signal handler) in the middle of using it: then it cannot wait for its end."""
         try:
-            threading.Condition(self._lock).notify(0)
+            threading.Condition(self._lock).notify(0)  # the one public way to see whether this thread holds it
         except RuntimeError:  # the lock is not held by this thread
             return False
         return True
@@ -436,7 +437,7 @@ class Child:
                     pid, status = os.waitpid(self.pid, os.WNOHANG)
                 except ChildProcessError:
                     # The host ignores SIGCHLD, or waits for all children: it has ended, and its status is lost.
-                    self._process.returncode = 0
+                    self._process.returncode = 0  # else `Popen` warns that it still runs
                     self._saw_exit(None)
                 else:
                     if pid:
@@ -447,7 +448,7 @@ class Child:
     def _saw_exit(self, code: int | None) -> None:
         self.exit = Exit(code, time.monotonic())
         if self.exit_descriptor is not None and self._poller is not None:
-            self._poller.forget(self.exit_descriptor)
+            self._poller.forget(self.exit_descriptor)  # a pidfd stays readable: no wait would wait any more
 
     def _quiet_seconds(self) -> float:
         """Return how long stdout is read on after the exit."""
@@ -505,12 +506,12 @@ class Child:
     def signal(self, number: int, *, group: bool = False) -> None:
         """Send a signal to the process, or to the process group that it leads, if it has not been reaped."""
         with self._lock:
-            if self.exited:
+            if self.exited:  # its pid may be another process's by now
                 return
             try:
                 if group:
                     os.killpg(self.pid, number)
-                elif self.exit_descriptor is not None:
+                elif self.exit_descriptor is not None:  # it cannot mean a later process with this pid
                     signal.pidfd_send_signal(self.exit_descriptor, number)
                 else:
                     os.kill(self.pid, number)
@@ -581,7 +582,7 @@ class Child:
             self.wake()
             self._close_descriptors()
         watchdog.remove(self.child_id)
-        if self._plan.private_folder is not None:
+        if self._plan.private_folder is not None:  # last: a CLI that ends still writes into it
             remove_folder(self._plan.private_folder)
 
     def _close_descriptors(self) -> None:
@@ -651,8 +652,8 @@ class ChildProcess:
                 stderr_tail_bytes=self._stderr_tail_bytes,
                 on_stderr=self._on_stderr,
             )
-        child.start()
-        if self._stopped_early:
+        child.start()  # outside the gate: a stop from elsewhere does not wait for it
+        if self._stopped_early:  # `stop` came during the start, and found nothing to stop
             child.stop(turn_open=True)
 
     def _stop_early(self) -> Child | None:

@@ -39,10 +39,11 @@ def start(
     try:
         for name, wanted in ends.items():
             if wanted == subprocess.PIPE:
-                reading, writing = os.pipe()
+                reading, writing = os.pipe()  # made here, so that a start that runs out of them leaves none
                 theirs[name], ours[name] = (reading, writing) if name == "stdin" else (writing, reading)
             elif wanted == subprocess.DEVNULL:
-                theirs[name] = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+                theirs[name] = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)  # for the same reason
+        # A group of its own: Ctrl-C in a terminal reaches the host, which decides, and `killpg` reaches the CLI.
         settings = {"start_new_session": True, **ends, **theirs, **how}
         return subprocess.Popen(argv, bufsize=0, **settings), ours
     except BaseException:
@@ -94,7 +95,7 @@ def spawn_error(path: str, cwd: str | None, error: Exception) -> SpawnError:
     """Return the error with its cause: ENOENT can be the program, its interpreter or the working directory."""
     number = error.errno if isinstance(error, OSError) else None
     reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
-    hint = "" if isinstance(error, OSError) else _THREADS_HINT if "thread" in reason else ""
+    hint = "" if isinstance(error, OSError) else _THREADS_HINT if "thread" in reason else ""  # "can't start new thread"
     if number in _LIMIT_HINTS:
         hint = _LIMIT_HINTS[number]
     elif cwd is not None and not os.path.isdir(cwd):

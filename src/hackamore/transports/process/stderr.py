@@ -43,9 +43,7 @@ class LineCallback:
     def __call__(self, line: str) -> None:
         try:
             self._context.run(self._function, line)
-        except (
-            BaseException
-        ):  # in this thread nothing ends the program, and the lines that follow are still to be delivered
+        except BaseException:  # `SystemExit` ends nothing in this thread, and more lines are to come
             logger.exception("the stderr callback raised; reading continues")
 
 
@@ -85,7 +83,7 @@ class _Lines:
 
     def join(self, seconds: float) -> bool:
         """Wait for the last call; True if it is over."""
-        if self._thread.ident is not None:
+        if self._thread.ident is not None:  # not started: no thread was available
             self._thread.join(seconds)
         return not self._thread.is_alive()
 
@@ -95,7 +93,7 @@ class _Lines:
             if callback is None:
                 return
             callback(line.decode("utf-8", "replace").rstrip("\r"))
-            del callback
+            del callback  # during the wait for the next line it must not keep the session alive
         if self._left_out:
             logger.warning("%d lines of stderr did not reach the callback: it was too slow", self._left_out)
 
@@ -189,5 +187,5 @@ class StderrDrain:
         return True
 
 
-_LAST_READS = 32
-_READS = 64
+_LAST_READS = 32  # 2 MiB: a flood must not keep a process from ending
+_READS = 64  # 4 MiB, then the other children have their turn

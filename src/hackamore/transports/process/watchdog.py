@@ -167,7 +167,7 @@ def _start(children: int) -> subprocess.Popen[bytes] | None:
 
     environment = {name: os.environ[name] for name in _LOADER_VARIABLES if name in os.environ}
     try:
-        argv = [sys.executable, "-I", "-S", script, str(children)]
+        argv = [sys.executable, "-I", "-S", script, str(children)]  # nothing of the user's Python runs in it
         return popen(argv, stdin=subprocess.PIPE, cwd="/", env=environment, pass_fds=(children,))
     except OSError as error:
         logger.debug("no watchdog: %s", error)

@@ -46,7 +46,7 @@ LIFECYCLE: dict[tuple[SessionState, LifecycleTrigger], SessionState] = {
     (_L.NEW, _LH.START): _L.STARTING,
     (_L.NEW, _LH.LAUNCHED): _L.RUNNING,
     (_L.NEW, _LH.INITIALIZE_SENT): _L.INITIALIZING,
-    (_L.NEW, _LH.ENDED_WELL): _L.STOPPED,
+    (_L.NEW, _LH.ENDED_WELL): _L.STOPPED,  # stopped before its start
     (_L.NEW, _LH.FAILURE): _L.FAILED,
     (_L.STARTING, _LH.INITIALIZE_SENT): _L.INITIALIZING,
     (_L.STARTING, _LH.STOP): _L.STOPPING,
@@ -63,8 +63,8 @@ LIFECYCLE: dict[tuple[SessionState, LifecycleTrigger], SessionState] = {
     (_L.STOPPING, _LH.ENDED_WELL): _L.STOPPED,
     # Whatever breaks while we stop it, it was we who ended it.
     (_L.STOPPING, _LH.FAILURE): _L.STOPPED,
-    (_L.STOPPED, _LH.STOP): _L.STOPPED,
-    (_L.FAILED, _LH.STOP): _L.FAILED,
+    (_L.STOPPED, _LH.STOP): _L.STOPPED,  # `stop()` may be called in any state
+    (_L.FAILED, _LH.STOP): _L.FAILED,  # callers keep the error
 }
 
 
@@ -100,7 +100,7 @@ HANDSHAKE: dict[tuple[Handshake, HandshakeTrigger], Handshake] = {
     # Requests that come too early wait for our `initialize`.
     (_K.UNSENT, _KH.REQUEST): _K.UNSENT,
     (_K.UNSENT, _KH.ENDED): _K.FAILED,
-    (_K.SENT, _KH.REQUEST): _K.IMPLICIT,
+    (_K.SENT, _KH.REQUEST): _K.IMPLICIT,  # 2.1.327 asks in-process servers before it answers `initialize`
     (_K.SENT, _KH.ANSWER): _K.CONFIRMED,
     (_K.SENT, _KH.ERROR): _K.FAILED,
     (_K.SENT, _KH.DEADLINE): _K.FAILED,
@@ -108,7 +108,7 @@ HANDSHAKE: dict[tuple[Handshake, HandshakeTrigger], Handshake] = {
     (_K.IMPLICIT, _KH.REQUEST): _K.IMPLICIT,
     (_K.IMPLICIT, _KH.ANSWER): _K.CONFIRMED,
     (_K.IMPLICIT, _KH.ERROR): _K.FAILED,
-    (_K.IMPLICIT, _KH.DEADLINE): _K.UNCONFIRMED,
+    (_K.IMPLICIT, _KH.DEADLINE): _K.UNCONFIRMED,  # it works, so it is accepted, with a warning
     (_K.IMPLICIT, _KH.ENDED): _K.FAILED,
     (_K.CONFIRMED, _KH.REQUEST): _K.CONFIRMED,
     (_K.CONFIRMED, _KH.ENDED): _K.CONFIRMED,
@@ -208,7 +208,7 @@ INPUT: dict[tuple[Half, HalfTrigger], Half] = {
     (_F.OPEN, _FH.BROKEN): _F.BROKEN,
     (_F.CLOSING, _FH.CLOSE_ASKED): _F.CLOSING,
     (_F.CLOSING, _FH.CLOSED): _F.CLOSED,
-    (_F.CLOSING, _FH.BROKEN): _F.CLOSED,
+    (_F.CLOSING, _FH.BROKEN): _F.CLOSED,  # this side wanted it closed
     **{(state, trigger): state for state in (_F.CLOSED, _F.BROKEN) for trigger in _FH},
 }
 """The writing of this side."""
@@ -338,7 +338,7 @@ ENDINGS: dict[tuple[SessionState, bool, Exit], Ending] = {
     },
     **{(_L.RUNNING, True, code): _E.FAILED for code in _X},
     (_L.RUNNING, False, _X.CLEAN): _E.COMPLETED,
-    (_L.RUNNING, False, _X.AFTER_ERROR_RESULT): _E.COMPLETED,
+    (_L.RUNNING, False, _X.AFTER_ERROR_RESULT): _E.COMPLETED,  # 2.1.327 exits 1 after an interrupt
     (_L.RUNNING, False, _X.ERROR): _E.FAILED,
     **{(_L.STOPPING, prompt, code): _E.STOPPED for prompt in (False, True) for code in _X},
 }
@@ -361,7 +361,7 @@ class Snapshot(NamedTuple):
 def operations_flow(handshake: Handshake, hold_until_confirmed: bool) -> bool:
     """Return whether prompts and control operations are written immediately: from the first sign that `initialize` was taken."""
     if handshake is Handshake.IMPLICIT:
-        return not hold_until_confirmed
+        return not hold_until_confirmed  # a guard: the answer tells whether the CLI honours `on_failure='block'`
     return handshake is Handshake.CONFIRMED or handshake is Handshake.UNCONFIRMED
 
 

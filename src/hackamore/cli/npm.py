@@ -198,7 +198,7 @@ def download(
 
 
 def extract(archive: BinaryIO, target: Path) -> None:
-    """Take the executable out of a package's archive; `target` appears whole or not at all."""
+    """Extract the executable from a package's archive; `target` appears whole or not at all."""
     archive.seek(0)
     with tarfile.open(fileobj=archive, mode="r:gz") as package:
         for member in package:

@@ -63,7 +63,7 @@ class Signals:
     @contextmanager
     def watched(self) -> Iterator[None]:
         """Watch for SIGINT, SIGTERM and SIGHUP: `KeyboardInterrupt` or `Stopped` is raised."""
-        # What is ignored (nohup, jobs in the background) stays ignored.
+        # Ignored signals (nohup, jobs in the background) stay ignored.
         usual = (signal.SIG_DFL, signal.default_int_handler)
         wanted = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
         before = {

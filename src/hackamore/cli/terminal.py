@@ -315,7 +315,7 @@ class Terminal(Channel):
         self.asking = False
         self.writing = True
         try:
-            if not self.muted:  # asked only now: a signal comes either before that, or while `writing` says so
+            if not self.muted:  # checked only now: a signal comes either before that, or while `writing` is set
                 with self.quiet_spinner():
                     console.print(Segments(segments), end="", soft_wrap=True)
         finally:

@@ -50,7 +50,7 @@ class FinalText:
         self._last_text = ""
 
     def show(self, item: Message | StreamWarning | DecodeError) -> None:
-        """Take note of one item."""
+        """Record one item."""
         if isinstance(item, (StreamWarning, DecodeError)):
             _show_trouble(self._terminal, item)
         elif isinstance(item, AssistantMessage) and item.parent_tool_use_id is None:
@@ -155,7 +155,7 @@ class Transcript:
         if event.parent_tool_use_id is not None:
             return
         if event.event_type == "message_start":
-            # What an attempt left behind that broke off is not what follows.
+            # Text of an attempt that broke off does not belong to this message.
             self._close()
             self._streamed.clear()
             return

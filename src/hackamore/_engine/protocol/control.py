@@ -140,7 +140,7 @@ def fail_answer(row: ControlRow, frame: ControlRequest, reason: str) -> dict[str
         case FailPolicy.MCP_ERROR:
             message_id = _id_of_message(frame)
             if not message_id:
-                # A notification: it is acknowledged, there is nobody to tell.
+                # A notification is only acknowledged: it has no error response.
                 return {"mcp_response": {"jsonrpc": "2.0", "id": 0, "result": {}}}
             error = {"code": _MCP_INTERNAL_ERROR, "message": reason}
             return {"mcp_response": {"jsonrpc": "2.0", "id": message_id, "error": error}}

@@ -94,7 +94,7 @@ class TurnTable:
         return not self.reported and len(self._started) < len(self._open)
 
     def add(self, turn: PromptRecord) -> None:
-        """Take a prompt."""
+        """Add a prompt."""
         self._number += 1
         turn.number = self._number
         self._open[turn.id] = turn
@@ -115,7 +115,7 @@ class TurnTable:
         return [turn]
 
     def report(self, turn_id: str, word: str) -> list[PromptRecord]:
-        """Take a `command_lifecycle` frame; return the prompts whose state it changed."""
+        """Apply a `command_lifecycle` frame; return the prompts whose state it changed."""
         self.reported = True
         turn = self._open.get(turn_id)
         if turn is None:
@@ -133,7 +133,7 @@ class TurnTable:
         return self._move(self._open[turn_id], TurnTrigger.WITHDRAWN)
 
     def named(self, turn_ids: Iterable[str]) -> list[PromptRecord]:
-        """Take that the CLI works on these prompts; return those whose state it changed."""
+        """Mark prompts that the CLI works on as started; return those whose state changed."""
         changed = []
         for turn_id in turn_ids:
             turn = self._open.get(turn_id)
@@ -142,14 +142,14 @@ class TurnTable:
         return changed
 
     def work_begins(self) -> list[PromptRecord]:
-        """Take that the CLI works on something it does not name: the oldest prompt, if it never names any."""
+        """Mark the oldest prompt as started, because the CLI works and has never reported on a prompt; return it."""
         if self.reported or self._started:
             return []
         oldest = next(iter(self._open.values()), None)
         return self._move(oldest, TurnTrigger.NAMED) if oldest is not None and oldest.written else []
 
     def finished_by(self, result: ResultMessage) -> list[PromptRecord]:
-        """Take a result; return the prompts that it ended."""
+        """Apply a result; return the prompts that it ended."""
         named = dict.fromkeys(result.user_message_uuids or ())
         if result.user_message_uuid:
             named[result.user_message_uuid] = None
@@ -165,14 +165,14 @@ class TurnTable:
         return ended
 
     def idle(self) -> list[PromptRecord]:
-        """Take that the CLI is idle; return the prompts that had been reported as over and got no result."""
+        """End the prompts that were reported as over and got no result, because the CLI is idle; return them."""
         ended = []
         for turn in _in_order(self._verdicts):
             ended += self._move(turn, _AT_IDLE[turn.verdict or ""])
         return ended
 
     def end(self, trigger: TurnTrigger, *, only_unwritten: bool = False) -> list[PromptRecord]:
-        """Take that the session ends; return all prompts that were open."""
+        """End the open prompts, or only those that were not written; return them."""
         ended = []
         for turn in self.open:
             if not (only_unwritten and turn.written):

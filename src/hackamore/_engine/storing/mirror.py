@@ -282,7 +282,7 @@ class Mirror:
         return self._current
 
     def took(self) -> None:
-        """Take that the store has the entries."""
+        """Drop the current entries: the store has them."""
         self._move_writer(Trigger.TOOK)
         if self._current is not None:
             self.waiting -= self._current.size
@@ -291,7 +291,7 @@ class Mirror:
     def failed(
         self, error: str, exception: BaseException | None = None, *, again: bool, lost: bool = False
     ) -> float | None:
-        """Take that an attempt failed.
+        """Record a failed attempt.
 
         Args:
             again: another attempt may follow now; else the entries wait for the next occasion.

@@ -2,7 +2,7 @@
 
 The rules are those of CONTRIBUTING.md, section "Words". Checked are the prose of Markdown pages (not their code, except for comments
 in it), the docstrings, comments and string messages of Python files. Without FILES everything is checked except for the places in
-`PENDING`; `--all` checks those as well. A hit makes the exit code 1. Warnings (long sentences, long table cells) do not; `--hits` leaves them out.
+`PENDING`; `--all` checks those as well. A hit makes the exit code 1. Warnings (long sentences, long cells) do not; `--hits` omits them.
 """
 
 # ruff: noqa: T201 - a script talks by printing
@@ -88,7 +88,7 @@ RULES = (
     ),
     _rule(
         9,
-        r"\A(?:Take|Say|Hear|Note|Have it) (?:that|of|how|what)\b",
+        r"\A(?:(?:Take|Say|Hear|Note|Tell) (?:note )?(?:that|of|how|what|whether|which|where|who)|(?:Have|Let) it)\b",
         "an imperative with its object: return, apply, finish",
     ),
     _rule(9, r"\bhappenings?\b", "trigger, event"),

@@ -614,7 +614,7 @@ class PoolRunner:
             core = life.core
             quiet, session_id = core.connection.quiet, core.connection.session_id
             if quiet:
-                core.lend(slot.key, None, None)  # drops the reference to the caller
+                core.lend(slot.key, None, None)  # drops the references to the caller and its context
             elif interrupt:
                 core.interrupt_all(cancel_queued=True)
                 life.seam.wake()

@@ -139,7 +139,7 @@ class Chat:
         except HackamoreError as error:
             if not self._over:
                 self._terminal.error(str(error))
-        self._offer()  # the CLI had come to rest by itself
+        self._offer()  # the CLI had become idle by itself
 
     # -- life ----------------------------------------------------------------------------------------------------------
 

@@ -146,7 +146,7 @@ async def show_session(make_options: Callable[..., Options], terminal: Terminal)
         _say_step(terminal, f"await session.wait_idle()   # background tasks: {len(session.background_tasks)}")
         Path(options.cwd or ".", "finished").touch()  # noqa: ASYNC240 - a moment, with nothing else to do
         await session.wait_idle()
-        # The model took the floor by itself when the task had ended.
+        # The CLI began a turn by itself when the task had ended.
         result = await _show(None, everything, stable, terminal)
         _say_step(terminal, "idle: no prompt is open, nothing runs in the background")
     return result is not None and not result.is_error

@@ -94,7 +94,7 @@ class Snapshot:
                 return []
             if not collected:
                 collected = True
-                gc.collect()  # a file in a reference cycle is no leak: the collector closes it
+                gc.collect()  # a file in a reference cycle is not a leak: the collector closes it
                 continue
             if time.monotonic() >= until:
                 return left
@@ -216,7 +216,7 @@ class TaskWatch:
 
         in_trio_run = getattr(getattr(sys.modules.get("trio"), "lowlevel", None), "in_trio_run", None)
         if in_trio_run is not None and in_trio_run():
-            return []  # it does not let anybody leave a nursery open
+            return []  # trio leaves no nursery open
         asking = asyncio.current_task()
         return [
             Leak("task", task, name)
@@ -293,7 +293,7 @@ async def left_beside(before: Snapshot, seconds: float) -> list[Leak]:
     import anyio
 
     until = time.monotonic() + seconds
-    while (left := before.left(0)) and time.monotonic() < until:  # noqa: ASYNC110 - nothing could tell
+    while (left := before.left(0)) and time.monotonic() < until:  # noqa: ASYNC110 - there is no event to wait for
         await anyio.sleep(_LOOK_SECONDS)
     return left
 

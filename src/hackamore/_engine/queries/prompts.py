@@ -69,7 +69,7 @@ def checked_blocks(blocks: list[Any] | tuple[Any, ...]) -> list[Any]:
 
 
 def is_many(prompt: object) -> bool:
-    """Tell whether this is an iterable of prompts.
+    """Return whether this is an iterable of prompts.
 
     Raises:
         TypeError: it is nothing that can be a prompt.

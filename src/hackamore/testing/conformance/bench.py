@@ -111,7 +111,7 @@ class Bench:
         return Session(self.options(model, **fields), transport=self._tapped())
 
     def take(self, line: bytes) -> None:
-        """Take one line of the CLI's output."""
+        """Check one line of the CLI's output."""
         if self.see is not None:
             self.see(line)
         if not line.strip():

@@ -262,7 +262,7 @@ class Child:
             raise
 
     def _adopt(self, pipes: dict[str, int]) -> None:
-        """Take over the pipes, one after the other: those that are left in `pipes` are closed if this fails."""
+        """Take ownership of the pipes, one after the other: those that are left in `pipes` are closed if this fails."""
         who = identity(self.pid)
         if who is not None:
             watchdog.started(self.child_id, who)
@@ -659,7 +659,7 @@ class ChildProcess:
             child.stop(turn_open=True)
 
     def _stop_early(self) -> Child | None:
-        """Let no start begin any more; return the child if there is one."""
+        """Prevent further starts; return the child if there is one."""
         with self._gate:
             self._stopped_early = True
             return self._child

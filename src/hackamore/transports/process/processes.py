@@ -93,7 +93,7 @@ def _walk(pid: int, children_of: object) -> list[Identity]:
 def _proc_names() -> list[str]:
     try:
         return [name for name in os.listdir("/proc") if name.isdigit()]
-    except OSError:  # out of descriptors: what cannot be seen cannot be ended, but the rest goes on
+    except OSError:  # out of descriptors: unseen processes cannot be ended, but the rest continues
         return []
 
 

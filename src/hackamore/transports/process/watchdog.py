@@ -71,7 +71,7 @@ class Watchdog:
             self._process = _start(self._list)
 
     def started(self, child_id: str, who: Identity) -> None:
-        """Tell who the child is, now that it runs."""
+        """Record the identity of a child that now runs."""
         with self._lock:
             if child_id in self._children:
                 self._children[child_id] = who
@@ -113,7 +113,7 @@ class Watchdog:
         self._close_list()
         if process is not None:
             _close(process)
-            process.returncode = 0  # it is not ours to wait for
+            process.returncode = 0  # only the parent can wait for it
 
     def _note(self, line: str) -> None:
         """Append a line; begin again when no child is left, or with the present ones when the list has become long."""

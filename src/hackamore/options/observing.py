@@ -132,7 +132,7 @@ class Observation:
         """
 
     def launching(self) -> Mapping[str, str | None]:
-        """Called before the CLI is started, in the context of its caller: return variables for it. Those of `Options.env` win.
+        """Called before the CLI is started, in the context of the caller: return variables for it. Those of `Options.env` win.
 
         Returns:
             Names and values; None unsets an inherited variable.
@@ -189,7 +189,7 @@ class Observation:
         """
 
     def request_ended(self, request_id: str, error: HackamoreError | None) -> None:
-        """Called when a control request is answered or has failed.
+        """Called when a control request is over.
 
         Args:
             request_id: the id of the request.

@@ -67,7 +67,7 @@ class LeakCheck:
                 try:
                     return await test(*arguments, **named)
                 finally:
-                    # The owner of a task group that was opened before the test ends its tasks: no wait for them here.
+                    # The tasks of a group that was opened before the test are ended by its owner: no wait for them here.
                     left = await watch.left(
                         self._seconds, lambda leak: self._may_stay(leak) or watch.owner(leak.key) is not None
                     )

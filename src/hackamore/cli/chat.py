@@ -313,7 +313,6 @@ class Chat:
                 await self._do(text)
         if self._lines.interactive:
             return 0
-        # Work in the background runs to its end, as after `hackamore run`.
         self._finishing = True
         await session.finish(timeout=self._options.timeouts.background)
         return FAILED if self._failed else 0

@@ -125,7 +125,7 @@ class Lines:
                 raise OptionsError(f"Standard input cannot be read: {error.strerror}.", field="prompt") from None
             data = b""  # the terminal is gone
         self._unread += data
-        # On a terminal Ctrl-D after some text gives that text, and nothing is over.
+        # On a terminal, Ctrl-D after some text returns that text and does not end the input.
         self._ended = not data
 
 

@@ -72,7 +72,7 @@ class Signals:
         try:
             yield
         finally:
-            # After a signal the rest of the process is its end, and stays undisturbed.
+            # After a signal the process only cleans up, which further signals must not disturb.
             for number, handler in before.items():
                 signal.signal(number, handler if self._number is None else signal.SIG_IGN)
 

@@ -90,7 +90,7 @@ class Cleaner:
 
 class _Console(Console):
     def on_broken_pipe(self) -> NoReturn:
-        # Rich would end the process here and leave the CLI to itself.
+        # Rich would exit here, without stopping the CLI.
         raise BrokenPipeError
 
 

@@ -645,7 +645,7 @@ class PoolCore:
         self._beaten_at = now
         for key in beat.lost:
             conv = self._conversations.get(key)
-            # A lease that was taken after that is another one.
+            # A lease that was taken after the heartbeat began is not the lost one.
             if conv is not None and conv.lease is Lease.HELD and not conv.working and conv.held_at <= now:
                 self._lose(conv)
         for key in beat.wanted:
@@ -653,7 +653,7 @@ class PoolCore:
             if conv is not None:
                 conv.wanted = True
                 self._touch(conv)
-        # One that a cancelled `forget` still took is given back.
+        # A lease that a cancelled `forget` still took is released.
         for key in set(held) - self._conversations.keys():
             conv = self._known(key)
             conv.lease = Lease.HELD
@@ -700,7 +700,7 @@ class PoolCore:
         """Return what has happened since the last call, with the places of waiting callers if they are wanted."""
         moved = list(enumerate(self._queue, 1)) if places and self._reordered else []
         if places and not self._reordered:
-            # Only the last callers have come since.
+            # Only the callers at the end of the queue are new.
             latest = takewhile(lambda waiter: not waiter.place, reversed(self._queue))
             moved = [(len(self._queue) - back, waiter) for back, waiter in enumerate(latest)][::-1]
         self._reordered = self._reordered and not places

@@ -30,7 +30,7 @@ LEFT_ADVICE = (
     "meant to stay with `hackamore_leak_check.allow(...)`, or make them in a fixture of a wider scope."
 )
 _LOOK_SECONDS = 0.01
-# Pools that belong to an event loop and are taken up again, and what watches over the test itself.
+# Pools that belong to an event loop and are used again, and threads that watch the test itself.
 _POOLED_THREADS = ("AnyIO worker thread", "Trio thread", "asyncio_", "pytest_timeout", "pydevd.")
 # Helpers of the standard library that live as long as the program, by design.
 _SERVANTS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")

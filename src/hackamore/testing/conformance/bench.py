@@ -165,7 +165,7 @@ class CLICheck(NamedTuple):
 
 
 CLI_CHECKS: list[CLICheck] = []
-# Where one prompt is not answered, no more are waited for.
+# If one prompt gets no answer, further ones are not tried.
 _NEEDS = {"one-shot": ("plain_answer",), "session": ("conversation",), "control": ("conversation",)}
 
 

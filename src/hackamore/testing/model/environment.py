@@ -88,7 +88,7 @@ def unreachable_environment(configuration: str | os.PathLike[str]) -> dict[str, 
     return {**command_environment(_NOBODY, configuration), **_FAIL_AT_ONCE}
 
 
-# Nothing listens there. Without the second a request that was not meant to be made would fail after some minutes of tries.
+# No server listens there. Without the second one, an unwanted request would fail only after minutes of retries.
 _NOBODY = "http://127.0.0.1:9"
 _FAIL_AT_ONCE = {"CLAUDE_CODE_MAX_RETRIES": "0"}
 

@@ -141,7 +141,7 @@ class ModelServer:
 
     def _serve(self, connection: socket.socket) -> None:
         try:
-            # A peer that goes away, or talks no HTTP, ends its connection and nothing else.
+            # A peer that disconnects, or does not send HTTP, ends only its own connection.
             with contextlib.suppress(OSError, ValueError), connection.makefile("rb") as reader:
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 while not self._closing.is_set():

@@ -150,7 +150,7 @@ class InputPipe:
                 self._poller.watch(self.descriptor, selectors.EVENT_WRITE)
                 return
             except OSError as error:
-                # The reader is gone: its exit status and stderr will say why.
+                # The reader is gone: its exit code and stderr show the reason.
                 logger.debug("stdin of a process is closed: %s", error, extra={"pid": self._pid})
                 self._move(InputTrigger.BREAK)
                 self._poller.wake()

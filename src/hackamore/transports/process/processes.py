@@ -101,7 +101,7 @@ def _linux_status(pid: int) -> tuple[str, int, str] | None:
     """Return state, parent and start time."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            # The command name is in brackets and may hold anything, brackets and spaces too: what counts is behind the last one.
+            # The command name is in brackets and may hold brackets and spaces: the fields begin after the last bracket.
             fields = file.read().rpartition(b")")[2].split()
     except OSError:
         return None

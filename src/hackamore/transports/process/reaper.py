@@ -358,7 +358,7 @@ class Reaper:
         job.child.poll_exit()
         if job.polled:
             job.child.discard_output()
-        # After SIGKILL nothing is left to be tried: a sequence that ends without an exit ends all the same.
+        # After SIGKILL no step is left: the sequence ends even without an exit.
         while job.child.exited or now >= job.deadline:
             if not job.advance(now):
                 for descriptor in job.watched:

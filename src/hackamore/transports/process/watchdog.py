@@ -63,7 +63,7 @@ class Watchdog:
 
     def _add(self, line: str) -> None:
         if self._process is not None and self._process.poll() is not None:
-            # It was killed (for want of memory, say): those who are there already get a new one.
+            # It was killed (for lack of memory, say): running children get a new one.
             _close(self._process)
             self._process = None
         self._note(line)
@@ -178,7 +178,7 @@ def _start(children: int) -> subprocess.Popen[bytes] | None:
 
 
 def _retire(process: subprocess.Popen[bytes]) -> None:
-    # It has nothing on its list, so there is nothing that it could still do; and if it was stopped (SIGSTOP) it would not end by itself.
+    # Its list is empty, so it has nothing left to do; and if it was stopped (SIGSTOP) it would not exit by itself.
     process.kill()
     _close(process)
     process.wait()

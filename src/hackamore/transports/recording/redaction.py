@@ -456,7 +456,7 @@ class Known:
         for text in texts:
             kinds = text.translate(self._KINDS)
             for odd in range(2):
-                # Those that few others have: many URLs begin in the same way. Then pairs that are not of small letters or digits.
+                # Prefer rare places, because many URLs begin alike; then pairs that are not of small letters or digits.
                 _, at = min(
                     (
                         len(self._places.get(text[at : at + 4], ())) // 8
@@ -813,7 +813,7 @@ def _values_of_plan(plan: LaunchPlan) -> Iterator[str]:
                 configurations.append(json.loads(text))
     for value in (*own, *masked_values(configurations)):
         yield value
-        # A tool may repeat what stands behind the scheme of a header.
+        # A tool may repeat the value after the scheme of a header.
         if (scheme := _SCHEME.fullmatch(value)) and (_looks_secret(scheme[1]) or "bearer" in value.lower()):
             yield scheme[1]
     for value in (*plan.environment.values(), *_arguments(configurations)):

@@ -89,7 +89,7 @@ RULES = (
     ),
     _rule(
         9,
-        r"\A(?:Take|Say|Hear|Note|Have it) (?:that|of|how|what)\b",
+        r"\A(?:(?:Take|Say|Hear|Note|Tell) (?:note )?(?:that|of|how|what|whether|which|where|who)|(?:Have|Let) it)\b",
         "an imperative with its object: return, apply, finish",
     ),
     _rule(9, r"\bhappenings?\b", "trigger, event"),

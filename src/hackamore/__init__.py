@@ -19,7 +19,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-if os.name != "posix":  # before any import that fails with a name that nobody knows
+if os.name != "posix":  # before an import fails with an obscure name
     raise ImportError("Hackamore runs on Linux and macOS. On Windows, install and run it inside WSL.")
 
 from hackamore._version import __version__

@@ -53,6 +53,13 @@ def hits(words: ModuleType, text: str, path: str = "page.md") -> list[tuple[int,
         ("There is a bound for each.", 8, "a bound"),
         ("The CLI gives up.", 8, "gives up"),
         ("A prompt is taken back.", 8, "taken back"),
+        ("Take that a turn has ended.", 9, "Take that"),
+        ("A turn. Say of it that it failed.", 9, "Say of"),
+        ("Take note of a child.", 9, "Take note of"),
+        ("Note whether it runs.", 9, "Note whether"),
+        ("Have it recorded.", 9, "Have it"),
+        ("Let it end.", 9, "Let it"),
+        ("A trigger of the session.", 9, "trigger"),
         ("We stop it.", 15, "We"),
         ("It is our session.", 15, "our"),
     ],
@@ -69,6 +76,8 @@ def test_each_rule_finds_its_words(words: ModuleType, text: str, rule: int, foun
         "The session is no longer open.",
         "The user is asked in the browser.",
         "A line is too long.",
+        "Let other tasks run. Take the lease. Take a note.",
+        "Reports are taken; it is said that it ended.",
         "It costs 5 US dollars.",
         "Time is bounded by `Timeouts.turn`.",
         "`nobody at once` is code, and so is the target of [a link](nobody.md).",
@@ -111,7 +120,9 @@ def stop(name: str) -> None:
     Example:
         stop("what is told")
     """
-    # nobody minds comments
+    # Nobody minds comments.
+    # It is no code, and it is read at
+    # once.
     raise ValueError(f"{name} was asked to stop at once" f" by nobody")
 '''
     assert hits(words, module, "module.py") == [
@@ -119,10 +130,35 @@ def stop(name: str) -> None:
         (6, 8, "deadline"),
         (13, 3, "what"),
         (16, 6, "is no"),
-        (22, 4, "nobody"),
-        (22, 5, "was asked"),
+        (21, 4, "Nobody"),
+        (22, 6, "is no"),
         (22, 7, "at once"),
+        (24, 4, "nobody"),
+        (24, 5, "was asked"),
+        (24, 7, "at once"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("module", "line"),
+    [
+        ("x = 1  # nobody reads it\n", 1),
+        ("# A comment.\n\n# nobody reads it\n", 3),
+        ("#: nobody reads it\nx = 1\n", 1),
+        ("def f():\n    # The first line is the\n    # place of nobody\n    return 1\n", 3),
+    ],
+)
+def test_comments_of_a_module_are_read(words: ModuleType, module: str, line: int) -> None:
+    assert hits(words, module, "module.py") == [(line, 4, "nobody")]
+
+
+def test_comments_for_tools_are_not_prose(words: ModuleType) -> None:
+    assert hits(words, "#!/usr/bin/nobody\n# ruff: nobody\nx = 1  # noqa: E501 - nobody\n", "module.py") == []
+
+
+def test_internal_docstrings_have_an_imperative(words: ModuleType) -> None:
+    module = 'def _over():\n    """Take that it is over."""\n\n\ndef _end():\n    """Record that it is over."""\n'
+    assert hits(words, module, "module.py") == [(2, 9, "Take that")]
 
 
 def test_patterns_and_short_strings_of_a_module_are_not_messages(words: ModuleType) -> None:

@@ -275,7 +275,7 @@ class MapStream(OtherShell, Generic[R]):
             try:
                 answer = await self._next(works)
             except BaseException:
-                # Also where it was cancelled in the middle: the models must not work on for nobody.
+                # Also after a cancellation: without a reader, the models must stop.
                 self._over = True
                 works.abandon()
                 raise

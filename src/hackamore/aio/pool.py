@@ -208,12 +208,12 @@ class PoolRunner:
     # -- jobs ----------------------------------------------------------------------------------------------------------
 
     def pump(self) -> None:
-        """Have the core decide, and start what follows."""
+        """Start the jobs that the core has decided on."""
         while True:
             now = time.monotonic()
             with self.seam.lock:
                 taken = self.core.take(now)
-                self._report(places=not taken)  # what is still in the queue then has to wait
+                self._report(places=not taken)  # callers that are still in the queue have to wait
                 until = self.core.next_time()
             for job in taken:
                 if isinstance(job, (jobs.Acquire, jobs.Save, jobs.Release)) and not self._registry.blocking:
@@ -264,7 +264,7 @@ class PoolRunner:
             self.pump()
 
     def _unable(self, job: Job, error: Exception) -> None:
-        """Take that a job could not be carried out."""
+        """Report the failure of a job to the core."""
         now = time.monotonic()
         if isinstance(job, (jobs.Acquire, jobs.Save, jobs.Release)):
             with self.seam.lock:
@@ -545,7 +545,7 @@ class PoolRunner:
                 self._take_back(session)
             elif unused is not None:
                 self._never_used(unused)
-            self.seam.nudge()  # one look for all callers that leave at once
+            self.seam.nudge()  # one look for all callers that leave at the same time
             raise
 
     async def _wait_for(self, waiter: Waiter, timeout: float | None, until: float | None) -> Slot:
@@ -609,7 +609,7 @@ class PoolRunner:
             core = life.core
             quiet, session_id = core.connection.quiet, core.connection.session_id
             if quiet:
-                core.lend(slot.key, None, None)  # what the caller left there is not kept
+                core.lend(slot.key, None, None)  # drops the references to the caller and its context
             elif interrupt:
                 core.interrupt_all(cancel_queued=True)
                 life.seam.wake()

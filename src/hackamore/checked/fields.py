@@ -122,7 +122,7 @@ class Checked:
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
         fields = dict(cls.__fields__)
-        # Python 3.14 moves annotations: there they must be asked for in text form.
+        # Python 3.14 moves annotations: there they must be read in text form.
         for name, annotation in _annotations(cls).items():
             field = cls.__dict__.get(name)
             if isinstance(field, Field):

@@ -178,7 +178,7 @@ def check_callback(value: Any, path: str, parameters: Sequence[str], *, official
         if inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target):
             raise OptionsError(f"`{path}` is a generator: it must `return` its answer, not `yield` it.", field=path)
     try:
-        # A wrapper is called with its own parameters, whatever it wraps.
+        # A wrapper is called with its own parameters, not with those of the wrapped function.
         signature = inspect.signature(value, follow_wrapped=False)
     except (ValueError, TypeError):
         return value  # some functions written in C have none

@@ -120,7 +120,7 @@ def _understood(schema: Any) -> Any:
         elif keyword not in ("discriminator", "prefixItems"):
             kept[keyword] = _understood(part)
     if isinstance(positions := schema.get("prefixItems"), list):
-        # Positions can be told neither to the CLI (draft 2020-12) nor to the API (draft 7): their number and types can.
+        # Positions can be expressed neither for the CLI (draft 2020-12) nor for the API (draft 7): their number and types can.
         choices: list[Any] = []
         for choice in [*map(_understood, positions), kept.get("items", False)]:
             if choice is not False and choice not in choices:
@@ -189,7 +189,7 @@ def decode_raw(raw: bytes, output_type: Any) -> Any:
     if wrapped:
         candidates = [raw if inner is None else inner]
     else:
-        # Models like to wrap what they were asked for in an object with one key. If that is no key of the type, the wrapper
+        # Models like to wrap the requested value in an object with one key. If the type does not have that key, the wrapper
         # would be read as an object of nothing but defaults.
         named = schema.get("properties")
         foreign = isinstance(named, dict) and not any(key in named for key in _KNOWN_WRAPPERS)

@@ -44,6 +44,6 @@ def main() -> None:
         )
         sys.exit(2)
     except KeyboardInterrupt:
-        # Loading takes a few tenths of a second, and Ctrl-C ends it as it ends everything later.
+        # Loading takes a few tenths of a second, and Ctrl-C must also end it.
         sys.exit(130)
     sys.exit(run_app(sys.argv[1:]))

@@ -238,7 +238,7 @@ GROUPS = {
 }
 """The groups of commands, with their help."""
 
-# A command only says what is to be done. Doing it inside the parser would hand Ctrl-C and broken pipes to the parser.
+# A command only returns its action: inside the parser, the parser would handle Ctrl-C and broken pipes.
 app: typer.Typer = typer.Typer(
     name="hackamore",
     cls=GroupWithHelp,

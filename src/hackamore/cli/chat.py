@@ -105,7 +105,7 @@ class Chat:
             return True  # nothing was started yet
         self._loop.call_soon_threadsafe(self._main.cancel)
         if self._terminal.writing:
-            # It may be that nobody reads what is written, and that the event loop stands still for ever.
+            # The output may have no reader, which would block the event loop for ever.
             timer = threading.Timer(_WRITE_SECONDS, self._look_again, (number,))
             timer.daemon = True
             timer.start()
@@ -136,7 +136,7 @@ class Chat:
         except HackamoreError as error:
             if not self._over:
                 self._terminal.error(str(error))
-        self._offer()  # the CLI had come to rest by itself
+        self._offer()  # the CLI had become idle by itself
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
@@ -187,7 +187,7 @@ class Chat:
         tasks = {asyncio.create_task(work) for work in (self._show(), self._listen(), self._work(session))}
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            # What was lost says more than that nothing is left to be read.
+            # The code of a lost session takes precedence over that of an input at its end.
             return max((task.result() for task in done), default=0)
         finally:
             if self._interrupting is not None:
@@ -310,7 +310,6 @@ class Chat:
                 await self._send(text)
         if self._lines.interactive:
             return 0
-        # What still runs in the background comes to its end, as after `hackamore run`.
         self._finishing = True
         await session.finish(timeout=self._options.timeouts.background)
         return FAILED if self._failed else 0

@@ -145,7 +145,7 @@ async def show_session(make_options: Callable[..., Options], terminal: Terminal)
         _say_step(terminal, f"await session.wait_idle()   # background tasks: {len(session.background_tasks)}")
         Path(options.cwd or ".", "finished").touch()  # noqa: ASYNC240 - a moment, with nothing else to do
         await session.wait_idle()
-        # The model took the floor by itself when the task had ended.
+        # The CLI began a turn by itself when the task had ended.
         result = await _show(None, everything, stable, terminal)
         _say_step(terminal, "idle: no prompt is open, nothing runs in the background")
     return result is not None and not result.is_error
@@ -171,7 +171,7 @@ async def _show(
     characters = 0
     tools: dict[str, str] = {}
     async for message in everything:
-        # What was said about a call belongs between the call and what came of it.
+        # Notes about a call belong between the call and its result.
         if isinstance(message, AssistantMessage):
             tools.update(
                 {block.id or "": block.name or "" for block in message.content if isinstance(block, ToolUseBlock)}
@@ -445,7 +445,7 @@ def _run_parts(make_options: Callable[..., Options], terminal: Terminal, project
     _code(terminal, "hackamore.sync.run(prompt, options, output_type=Inventory).output")
     terminal.line()
     terminal.line(f"> {TYPED_PROMPT}", wrap=True)
-    # What `run` does, with a signal heard at any moment.
+    # As `run`, but a signal takes effect at any moment.
     typed = with_output_type(make_options(), Inventory)
     result = show_query(TYPED_PROMPT, typed, None)
     if result is None or result.is_error:

@@ -87,12 +87,12 @@ class _Report:
         }
 
     def problem(self, what: str, to_do: str, exit_code: int) -> None:
-        """Note a problem that prevents a run. The first one decides the exit code."""
+        """Add a problem that prevents a run. The first one decides the exit code."""
         self.problems.append({"problem": what, "to_do": to_do})
         self.exit_code = self.exit_code or exit_code
 
     def hint(self, what: str, to_do: str) -> None:
-        """Note a condition that can make a run fail."""
+        """Add a condition that can make a run fail."""
         self.hints.append({"hint": what, "to_do": to_do})
 
 
@@ -223,7 +223,7 @@ def _ask_version(options: Options, found: Found, plan: LaunchPlan, report: _Repo
         version = CLIVersion.parse(answer)
         report.facts["cli"]["version"] = str(version) if version else None
     try:
-        # Strict whatever the option says: this report is for finding problems.
+        # Strict, regardless of the option: this report is for finding problems.
         minimum = MINIMUM_SESSION if report.facts["launch"]["bidirectional_because_of"] else MINIMUM_ONE_SHOT
         for warning in check(answer, "strict", minimum):
             report.hint(str(warning), "Run `claude --version` by hand.")
@@ -241,7 +241,7 @@ def _ask_version(options: Options, found: Found, plan: LaunchPlan, report: _Repo
 
 
 def _look_for_login(environment: Mapping[str, str], found: Found | None, report: _Report) -> None:
-    """Note which ways to log in there are. Only their presence counts: no value and no credentials file is read."""
+    """Add the available ways to log in. Only their presence counts: no value and no credentials file is read."""
     present = [name for name in (*_LOGIN_VARIABLES, *_PROVIDERS) if environment.get(name)]
     folder = environment.get("CLAUDE_CONFIG_DIR") or os.path.join(environment.get("HOME", ""), ".claude")
     credentials = os.path.isfile(os.path.join(folder, ".credentials.json"))

@@ -427,7 +427,7 @@ def _value(name: str, text: str) -> Any:
     except (ValueError, RecursionError):
         if text.lstrip()[:1] in ("{", "[", '"'):
             raise OptionsError(f"`--option {name}=...` is not valid JSON.", field=name) from None
-        # A bare word is what people mean by text: `--option effort=high`.
+        # A bare word is a text: `--option effort=high`.
         return text
 
 

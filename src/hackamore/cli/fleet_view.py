@@ -178,7 +178,7 @@ class FleetDisplay(_Display):
             self._changed(event)
 
     def draining(self, running: int) -> None:
-        """Say that nothing more is started."""
+        """Write that nothing more is started."""
         self._draining = True
         agents = count(running, "agent")
         verb = "runs" if running == 1 else "run"

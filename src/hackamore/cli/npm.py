@@ -198,7 +198,7 @@ def download(
 
 
 def extract(archive: BinaryIO, target: Path) -> None:
-    """Take the executable out of a package's archive; `target` appears whole or not at all."""
+    """Extract the executable from a package's archive; `target` appears whole or not at all."""
     archive.seek(0)
     with tarfile.open(fileobj=archive, mode="r:gz") as package:
         for member in package:
@@ -221,7 +221,7 @@ def _open(url: str, headers: dict[str, str] | None = None) -> Any:
         raise InstallError(f"npm's `registry` setting must begin with https:// or http://, got {_shown(url)!r}.")
     request = urllib.request.Request(url, headers=headers or {})  # noqa: S310 - checked above
     if token := _token(url):
-        # Not sent to where a redirection leads.
+        # Not sent to the target of a redirect.
         request.add_unredirected_header("authorization", f"Bearer {token}")
     try:
         return urllib.request.urlopen(request, timeout=TIMEOUT, context=certificates())  # noqa: S310

@@ -58,7 +58,7 @@ def _python(file: Path, kinds: tuple[type[Any], ...]) -> Any:
     sys.path.insert(0, folder)
     try:
         names = runpy.run_path(str(file))
-    except (Exception, SystemExit) as error:  # whatever the module raises is the reader's to mend
+    except (Exception, SystemExit) as error:  # the user has to fix any error of the module
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
         line = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
         place = f"{shown(file)}:{line}" if line else shown(file)

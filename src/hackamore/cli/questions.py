@@ -108,7 +108,7 @@ class Lines:
             finally:
                 loop.remove_reader(self._descriptor)
             if not select.select([self._descriptor], [], [], 0)[0]:
-                return  # it was forgotten meanwhile: a read would hold up everything until somebody types
+                return  # `forget` dropped it meanwhile: a read would block the event loop until the user types
         try:
             data = os.read(self._descriptor, _PIECE)
         except BlockingIOError:
@@ -118,7 +118,7 @@ class Lines:
                 raise OptionsError(f"Standard input cannot be read: {error.strerror}.", field="prompt") from None
             data = b""  # the terminal is gone
         self._unread += data
-        # On a terminal Ctrl-D after some text gives that text, and nothing is over.
+        # On a terminal, Ctrl-D after some text returns that text and does not end the input.
         self._ended = not data
 
 
@@ -150,7 +150,7 @@ class Questions:
         self.asked: str = ""
 
     def give(self, line: str) -> bool:
-        """Take a line as the answer; return False if no question is open."""
+        """Use a line as the answer; return False if no question is open."""
         if self._answer is None or self._answer.done():
             return False
         self._answer.set_result(line)
@@ -229,7 +229,7 @@ class Questions:
             text = clean(_readable(request.input))
         except DecodeError:
             text = clean(bytes(request.input_raw).decode("utf-8", "replace"))
-        # What is left out is said: nobody may agree to what was not to be seen.
+        # Omitted text is reported: the user must not allow text that was not shown.
         shown = text[:most_characters].split("\n")[:most_lines]
         for line in shown:
             self._terminal.aside.line(f"  {line}")

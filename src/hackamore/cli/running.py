@@ -63,7 +63,7 @@ class Signals:
     @contextmanager
     def watched(self) -> Iterator[None]:
         """Watch for SIGINT, SIGTERM and SIGHUP: `KeyboardInterrupt` or `Stopped` is raised."""
-        # What is ignored (nohup, jobs in the background) stays ignored.
+        # Ignored signals (nohup, jobs in the background) stay ignored.
         usual = (signal.SIG_DFL, signal.default_int_handler)
         wanted = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
         before = {
@@ -72,7 +72,7 @@ class Signals:
         try:
             yield
         finally:
-            # After a signal the rest of the process is its end, and stays undisturbed.
+            # After a signal the process only cleans up, which further signals must not disturb.
             for number, handler in before.items():
                 signal.signal(number, handler if self._number is None else signal.SIG_IGN)
 

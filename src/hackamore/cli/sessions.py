@@ -44,7 +44,7 @@ _SUFFIXES: dict[str, ExportFormat] = {
 
 
 def _command(action: Callable[[Mapping[str, Any], Terminal], int]) -> Callable[[Mapping[str, Any], Terminal], int]:
-    """Let a command fail with 1 for a session that is not there, and with 2 for a value that makes no sense."""
+    """Exit with 1 for a session that does not exist, and with 2 for an invalid value."""
 
     def run(given: Mapping[str, Any], terminal: Terminal) -> int:
         try:

@@ -68,7 +68,7 @@ class Cleaner:
 
 class _Console(Console):
     def on_broken_pipe(self) -> NoReturn:
-        # Rich would end the process here and leave the CLI to itself.
+        # Rich would exit here, without stopping the CLI.
         raise BrokenPipeError
 
 
@@ -280,7 +280,7 @@ class Terminal(Channel):
         self.asking = False
         self.writing = True
         try:
-            if not self.muted:  # asked only now: a signal comes either before that, or while `writing` says so
+            if not self.muted:  # checked only now: a signal comes either before that, or while `writing` is set
                 with self.quiet_spinner():
                     console.print(Segments(segments), end="", soft_wrap=True)
         finally:

@@ -153,7 +153,7 @@ class Transcript:
         if event.parent_tool_use_id is not None:
             return
         if event.event_type == "message_start":
-            # What an attempt left behind that broke off is not what follows.
+            # Text of an attempt that broke off does not belong to this message.
             self._close()
             self._streamed.clear()
             return

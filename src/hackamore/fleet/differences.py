@@ -17,7 +17,7 @@ _SHOWN = 3
 def difference(before: Spec, now: Spec) -> str:
     """Return what differs between the task in the journal and the task of the caller, in words; empty if nothing does."""
     left, right = (_flat(msgspec.to_builtins(each)) for each in (before, now))
-    # How a failed attempt is followed is no part of the task, and tags are for finding it.
+    # The policy after a failed attempt is not part of the task, and tags are for finding it.
     names = [
         name
         for name in {**left, **right}

@@ -324,7 +324,7 @@ class Driver:
                 self._follow(outcome)
                 self._forget(lease)
                 continue
-            # The engine lost it. What was begun elsewhere is given back once its worker is known to be gone.
+            # The engine lost it. An attempt of another worker is given back once that worker is known to be gone.
             worker = self._worker
             assert worker is not None  # noqa: S101
             self._journal.finish(lease, worker.holder, Trigger.GIVEN_BACK, cause=Cause.LOST, error=repr(outcome))

@@ -69,7 +69,7 @@ class LocalEngine:
     def _outcome(self, order: Order) -> Ended | BaseException:
         try:
             return self._worker.run(order)
-        except BaseException as error:  # nobody else notices it: the run would wait for ever
+        except BaseException as error:  # it is reported nowhere else: the run would wait for ever
             found = FleetError(f"The attempt of task {order.task.id!r} broke off: {_text(error)} {_CONTINUES}")
             found.__cause__ = error
             return found

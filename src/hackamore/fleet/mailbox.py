@@ -34,7 +34,7 @@ class Mailbox(Generic[T]):
             wake()
 
     def end(self) -> None:
-        """Say that nothing follows; from any thread."""
+        """Mark the end: no item follows. Callable from any thread."""
         with self._lock:
             self._ended = True
             wake = self._wake

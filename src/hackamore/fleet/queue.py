@@ -21,7 +21,7 @@ class TaskQueue:
         self._later: list[tuple[float, str]] = []
 
     def put(self, task: str, at: float = 0.0) -> None:
-        """Note from when a task may be due: 0 for now, infinity for a task that does not wait."""
+        """Set when a task may be due: 0 for now, infinity for a task that does not wait."""
         place = self._places.setdefault(task, len(self._places))
         if self._due.get(task) == at:
             return

@@ -52,11 +52,11 @@ class RunWatch:
         self.limit_changed(self._given[1])
 
     def queued(self, task: str, at: float) -> None:
-        """Note that a task waits from now on."""
+        """Record when a task began to wait."""
         self._since[task] = at
 
     def leased(self, task: str, attempt: int, at: float) -> None:
-        """Report that a task waits no more."""
+        """Report that a task no longer waits."""
         self._attempts[task] = attempt
         _told(logger.ids(), self._observation.task_leased, max(0.0, at - self._since.pop(task, at)))
 

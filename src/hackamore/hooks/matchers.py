@@ -78,7 +78,7 @@ NO_DEADLINE = 2_000_000
 """Seconds sent to the CLI for a hook without a timeout: 23 days. Its timers hold at most 2**31 milliseconds."""
 
 
-# What is in brackets cannot be in a tool's name: `Bash(rm *)` is a rule, `Bash(Output)?` a regular expression.
+# Brackets cannot be part of a tool's name: `Bash(rm *)` is a rule, `Bash(Output)?` a regular expression.
 _RULE = re.compile(r"([A-Za-z]\w*)\((?!\?)(?:\*|[^)|]*[ :/~])")
 _OF_TOOLS = ("PreToolUse", "PostToolUse", "PostToolUseFailure", "PermissionRequest", "PermissionDenied")
 

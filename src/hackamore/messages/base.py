@@ -131,7 +131,7 @@ def plain_object(payload: bytes | Raw) -> dict[str, Any]:
 
 
 def _integer(digits: str) -> Number:
-    # Python refuses to read more than 4300 digits at once; as a float they are infinity, like every other excess.
+    # Python refuses to read an integer of more than 4300 digits; as a float it is infinity, like every other excess.
     try:
         return int(digits)
     except ValueError:

@@ -83,7 +83,7 @@ class StreamEvent(Message, frozen=True, kw_only=True, tag="stream_event"):
         return plain_object(self.event_raw)
 
     def _glance(self) -> _Event:
-        # Reads three fields without building the whole event: this is asked of every token.
+        # Reads three fields without building the whole event: it is called for every token.
         if not self.event_raw:
             return _NO_EVENT
         try:

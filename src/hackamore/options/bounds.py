@@ -6,7 +6,7 @@ import math
 
 from hackamore.checked.fields import Checked, integer, number, option, optional
 
-# What epoll can wait for at once is a little more: beyond it a wait fails with a bare OverflowError.
+# The longest wait of epoll is a little more: beyond it a wait fails with a bare OverflowError.
 LONGEST_SECONDS = 2_000_000
 _deadline = optional(number(0, exclusive=True, maximum=LONGEST_SECONDS))
 _grace = number(0, maximum=LONGEST_SECONDS)

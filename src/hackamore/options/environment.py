@@ -64,7 +64,7 @@ def inherited_variables(options: Options, base: Mapping[str, str]) -> dict[str, 
     elif options.inherit_env is False:
         variables = {}
     else:
-        # Named one by one: somebody means it.
+        # Variables named one by one are intended.
         variables = {name: base[name] for name in options.inherit_env if name in base and name != CHILD_ID}
     variables["CLAUDE_CODE_ENTRYPOINT"] = ENTRY_POINT
     for name, value in options.env.items():

@@ -121,20 +121,18 @@ class Observation:
     """
 
     def prompt_sending(self, turn_id: str, content: str | Sequence[Any]) -> None:
-        """Take that a prompt is about to be sent. Called in the context of the caller.
+        """Called before a prompt is sent, in the context of the caller.
 
         Args:
             turn_id: the id of its turn.
-            content: the text, or the content blocks. Of a query over an iterable of prompts each is reported when it is sent.
+            content: the text, or the content blocks. A query over an iterable of prompts reports each one when it is sent.
 
         Raises:
             HackamoreError: the prompt is refused; the caller gets this error.
         """
 
     def launching(self) -> Mapping[str, str | None]:
-        """Return variables for the CLI that is about to be started. Those of `Options.env` win.
-
-        Called in the context of the caller who starts it.
+        """Called before the CLI is started, in the context of the caller: return variables for it. Those of `Options.env` win.
 
         Returns:
             Names and values; None unsets an inherited variable.
@@ -142,13 +140,13 @@ class Observation:
         return {}
 
     def launched(self) -> None:
-        """Take that the process runs."""
+        """Called when the process has started."""
 
     def ready(self) -> None:
-        """Take that the session has answered the handshake; a query over the one-way launch has none."""
+        """Called when the CLI has answered the handshake; a query over the one-way launch has none."""
 
     def turn_changed(self, turn_id: str, state: str, error: HackamoreError | None) -> None:
-        """Take that a turn is in another state.
+        """Called when the state of a turn changes.
 
         Args:
             turn_id: the turn.
@@ -157,15 +155,15 @@ class Observation:
         """
 
     def messages_received(self, messages: Sequence[Message], turn_ids: tuple[str, ...]) -> None:
-        """Take messages, in the order of the wire.
+        """Called with the messages of the CLI, in the order in which it sends them.
 
         Args:
             messages: at least one.
-            turn_ids: the turns that they answer: none (the CLI works by itself), one, or all that are answered together.
+            turn_ids: their turns: none (the CLI works by itself), one, or all that the CLI answers together.
         """
 
     def callback_started(self, call: CallbackCall) -> Callable[[], object] | None:
-        """Take that a callback is called.
+        """Called before a callback runs.
 
         Args:
             call: the call.
@@ -175,15 +173,15 @@ class Observation:
         """
 
     def callback_ended(self, call: CallbackCall, end: CallbackEnd) -> None:
-        """Take that a callback has ended.
+        """Called when a callback has ended.
 
         Args:
-            call: the call, as `callback_started` got it.
+            call: the call that was passed to `callback_started`.
             end: how it ended.
         """
 
     def request_sent(self, request_id: str, operation: str) -> None:
-        """Take that the program asked for a control operation.
+        """Called when the program sends a control request.
 
         Args:
             request_id: the id of the request.
@@ -191,7 +189,7 @@ class Observation:
         """
 
     def request_ended(self, request_id: str, error: HackamoreError | None) -> None:
-        """Take that a control operation is over.
+        """Called when a control request is over.
 
         Args:
             request_id: the id of the request.
@@ -199,7 +197,7 @@ class Observation:
         """
 
     def ended(self, error: HackamoreError | None, exit_code: int | None) -> None:
-        """Take that everything is over. The last call, and it comes in any case once one of the others came.
+        """Called last, exactly once, if any other method was called.
 
         Args:
             error: why the session failed; None if it ended well or was stopped.
@@ -242,21 +240,21 @@ class AttemptObservation:
     """
 
     def step_started(self, step: Literal["prepare", "verify", "finish"]) -> None:
-        """Take that a step begins; there is one at a time.
+        """Called when a step begins; there is one at a time.
 
         Args:
             step: `prepare` and `finish` are those of the workspace, `verify` is the check of the answer.
         """
 
     def step_ended(self, failure: str) -> None:
-        """Take that the step is over.
+        """Called when the step has ended.
 
         Args:
             failure: the class of the exception that ended it; empty if it went well.
         """
 
     def ended(self, state: str | None, cause: str | None, failure: str, session_id: str) -> None:
-        """Take that the attempt is over. The last call, and it comes in any case, unless the process is killed.
+        """Called last, when the attempt is over, in any case unless the process is killed.
 
         Args:
             state: the state of the task now; None if another worker has it.
@@ -274,21 +272,21 @@ class RunObservation:
         return {}
 
     def task_leased(self, waited: float) -> None:
-        """Take that an attempt is about to be started.
+        """Called before an attempt is started.
 
         Args:
             waited: the seconds that its task was queued, or waited for a reset or a back-off.
         """
 
     def attempt_ended(self, cause: str | None) -> None:
-        """Take that an attempt of this driver is over, wherever it ran.
+        """Called when an attempt of this driver is over, in this or another process.
 
         Args:
             cause: why it failed, such as `throttled`, or `lost` if its worker is gone; None if it did not.
         """
 
     def task_ended(self, state: str, seconds: float) -> None:
-        """Take that a task is over.
+        """Called when a task is over.
 
         Args:
             state: `succeeded`, `failed` or `cancelled`.
@@ -296,14 +294,14 @@ class RunObservation:
         """
 
     def limit_changed(self, limit: int) -> None:
-        """Take how many agents may run at the same time. Called at the start, and when rate limits change it.
+        """Called at the start of the run, and when rate limits change the limit.
 
         Args:
-            limit: the number.
+            limit: the number of agents that may run at the same time.
         """
 
     def ended(self, error: BaseException | None) -> None:
-        """Take that the run is over. The last call, and it comes in any case.
+        """Called last, when the run is over, in any case.
 
         Args:
             error: the error that ended it early.
@@ -341,7 +339,7 @@ class WaitObservation(Protocol):
     """Receives the end of the wait of one caller of a pool."""
 
     def ended(self, session_id: str | None, source: str | None, error: BaseException | None) -> None:
-        """Take that the wait is over.
+        """Called when the wait is over.
 
         Args:
             session_id: the session; None without one.
@@ -354,14 +352,14 @@ class PoolObservation(Protocol):
     """Receives the reports on one session pool."""
 
     def waiting(self) -> WaitObservation:
-        """Take that a caller requests a session. Called in its context.
+        """Called when a caller requests a session, in the context of that caller.
 
         Returns:
-            The object that hears of the end.
+            The object whose `ended` is called when the wait is over.
         """
 
     def hibernated(self, reason: str) -> None:
-        """Take that a conversation gave its process up.
+        """Called when a conversation begins to hibernate: its process is stopped.
 
         Args:
             reason: as in `ConversationHibernated.reason`.

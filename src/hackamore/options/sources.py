@@ -124,7 +124,7 @@ def variable_kind(field: Field) -> str:
     if field.row.variable:
         return str(field.row.variable)
     kinds, inner = field.annotation, ""
-    while kinds != inner:  # what is in brackets says what the parts of a value are
+    while kinds != inner:  # brackets hold the types of a value's parts
         kinds, inner = re.sub(r"\[[^\[\]]*\]", "", kinds), kinds
     parts = {part.strip(" ()") for part in kinds.split("|")}
     if parts & _TEXTS:

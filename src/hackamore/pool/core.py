@@ -113,7 +113,7 @@ class Conversation:
     waiters: OrderedDict[Waiter, None] = field(default_factory=OrderedDict)
     working: bool = False  # a job of the registry runs for it: there is one at a time
     wanted: bool = False  # another program waits for it
-    holder: str | None = None  # who has it, while this pool waits for it; None if that is not known
+    holder: str | None = None  # of the lease, while this pool waits for it; None if not known
     held_at: float = 0.0
     retry_at: float = 0.0  # of the next request for the lease
     pause: float = POLL_SECONDS[0]
@@ -205,7 +205,7 @@ class Start(NamedTuple):
 
 
 class Finish(NamedTuple):
-    """Let a quiet process end by itself; report `gone`."""
+    """Wait for a quiet process to exit by itself; report `gone`."""
 
     slot: Slot
 
@@ -302,7 +302,7 @@ class PoolCore:
     # -- the calls of users --------------------------------------------------------------------------------------------
 
     def ask(self, key: str | None, differences: Split, now: float) -> Waiter:
-        """Let a caller wait for a session; raise `PoolClosedError` if the pool is closed."""
+        """Queue a caller for a session; raise `PoolClosedError` if the pool is closed."""
         if self.closing:
             raise PoolClosedError(started=True)
         waiter = Waiter(self._known(key) if key is not None else None, differences, now, next(self._turns))
@@ -351,20 +351,20 @@ class PoolCore:
             waiter.since = self._round + 1
 
     def _note_rounds(self, waiter: Waiter, since: float) -> None:
-        """Note whether there was no place for a caller in a round that counts for it; those from `since` on count next."""
+        """Record whether there was no place for a caller in a round that counts for it; those from `since` on count next."""
         if waiter.since <= self._crowded_round:
             waiter.crowded = self._crowded_by
         waiter.since = since
 
     def leave(self, waiter: Waiter) -> None:
-        """Take a caller out of the queue: it was cancelled, or its time is over."""
+        """Remove a caller from the queue: it was cancelled, or its timeout expired."""
         self._dequeue(waiter)
         if waiter.started is not None:
             waiter.started.caller = None
             waiter.started = None
 
     def timed_out(self, waiter: Waiter, seconds: float) -> PoolTimeoutError:
-        """Take a caller out of the queue; return its error."""
+        """Remove a caller from the queue; return its error."""
         cause, conv = self._obstacle(waiter), waiter.conv
         elsewhere = conv is not None and cause == "elsewhere" and conv.holder
         error = PoolTimeoutError(
@@ -394,7 +394,7 @@ class PoolCore:
         return "registry" if conv.working and conv.holder is None else "elsewhere"
 
     def again(self, waiter: Waiter) -> None:
-        """Let a caller wait again, first in the queue: it got a process that was dead."""
+        """Queue a caller again, as the first one: it got a process that was dead."""
         waiter.slot, waiter.flag = None, Flag()
         if self.closing:
             self._refuse(waiter, PoolClosedError(started=True))
@@ -530,7 +530,7 @@ class PoolCore:
             self._stop(slot)
 
     def start_failed(self, slot: Slot, error: HackamoreError, now: float) -> None:
-        """Take that a process could not be started. Nothing of it is left."""
+        """Record a failed start, which leaves no process, and report it to the caller that waited for it."""
         expected = slot.state is State.STOPPING
         caller, conv = slot.caller, slot.conv
         self._move(slot, Trigger.FAILED)
@@ -554,7 +554,7 @@ class PoolCore:
         self._start_at = now + back_off(self._failures, *BACK_OFF_SECONDS, self._uniform)
 
     def died(self, slot: Slot, now: float) -> None:
-        """Take that a process ended without a request of the pool."""
+        """Record that a process ended without a request of the pool."""
         if slot.state in (State.HIBERNATING, State.STOPPING, State.GONE, State.STARTING, State.LOST):
             return  # its job reports the end
         self.meter.deaths += 1
@@ -565,18 +565,18 @@ class PoolCore:
         self._drop_if_gone(slot)
 
     def quiet(self, slot: Slot) -> None:
-        """Take that a returned session has become quiet."""
+        """Mark a returned session as idle, because it has become quiet."""
         if slot.state is State.SETTLING:
             self._move(slot, Trigger.QUIET)
             self._became_idle(slot)
 
     def gone(self, slot: Slot) -> None:
-        """Take that the process of a `Finish` or `Stop` is gone."""
+        """Record that the process of a `Finish` or `Stop` is gone."""
         self._move(slot, Trigger.STOPPED)
         self._drop_if_gone(slot)
 
     def measured(self, sizes: Mapping[int, int]) -> None:
-        """Take the resident memory of processes, by the number of their slots."""
+        """Record the resident memory of processes, by the number of their slots."""
         for number, size in sizes.items():
             if number in self.slots:
                 self._weigh(self.slots[number], -1)
@@ -599,7 +599,7 @@ class PoolCore:
         self._touch(conv)
 
     def saved(self, conv: Conversation, record: Record, *, kept: bool) -> None:
-        """Take the answer to `Save`; `kept` is False if the lease was lost."""
+        """Apply the answer to `Save`; `kept` is False if the lease was lost."""
         conv.working = False
         if kept:
             conv.stored = record
@@ -616,7 +616,7 @@ class PoolCore:
         conv.stored_flag.wake()
 
     def registry_failed(self, conv: Conversation, error: Exception, now: float) -> None:
-        """Take that the registry failed for a conversation: its first caller gets the error."""
+        """Record that the registry failed for a conversation: its first caller gets the error."""
         conv.working = False
         if conv.lease is Lease.RELEASING and not self.closing:
             conv.lease = Lease.HELD  # it is given back later: it would not end before this process
@@ -629,11 +629,11 @@ class PoolCore:
         conv.stored_flag.wake()
 
     def beaten(self, beat: Beat, now: float, held: Collection[str] = ()) -> None:
-        """Take the answer to a heartbeat that began at `now`; `held` are the leases of this pool."""
+        """Apply the answer to a heartbeat that began at `now`; `held` are the leases of this pool."""
         self._beaten_at = now
         for key in beat.lost:
             conv = self._conversations.get(key)
-            # A lease that was taken after that is another one.
+            # A lease that was taken after the heartbeat began is not the lost one.
             if conv is not None and conv.lease is Lease.HELD and not conv.working and conv.held_at <= now:
                 self._lose(conv)
         for key in beat.wanted:
@@ -641,20 +641,20 @@ class PoolCore:
             if conv is not None:
                 conv.wanted = True
                 self._touch(conv)
-        # One that a cancelled `forget` still took is given back.
+        # A lease that a cancelled `forget` still took is released.
         for key in set(held) - self._conversations.keys():
             conv = self._known(key)
             conv.lease = Lease.HELD
             self._touch(conv)
 
     def beat_failed(self, now: float) -> None:
-        """Take that a heartbeat failed: without one for `lease` seconds, other programs take the leases."""
+        """Drop expired leases after a failed heartbeat: other programs take those without one for `lease` seconds."""
         for conv in list(self._conversations.values()):
             if conv.lease is Lease.HELD and now - max(self._beaten_at, conv.held_at) > self.limits.lease:
                 self._lose(conv)
 
     def _lose(self, conv: Conversation) -> None:
-        """Take that another program may run a conversation: its process has to stop, with or without a holder."""
+        """Drop the lease of a conversation that another program may run: its process has to stop, with or without a holder."""
         conv.lease, conv.retry_at = Lease.NONE, 0.0
         conv.record = conv.stored = None
         if conv.slot is not None:
@@ -688,7 +688,7 @@ class PoolCore:
         """Return what has happened since the last call, with the places of waiting callers if they are wanted."""
         moved = list(enumerate(self._queue, 1)) if places and self._reordered else []
         if places and not self._reordered:
-            # Only the last callers have come since.
+            # Only the callers at the end of the queue are new.
             latest = takewhile(lambda waiter: not waiter.place, reversed(self._queue))
             moved = [(len(self._queue) - back, waiter) for back, waiter in enumerate(latest)][::-1]
         self._reordered = self._reordered and not places
@@ -707,7 +707,7 @@ class PoolCore:
         times = [keys[0][0] for keys in (self._rows[State.SETTLING].keys, self._retries.keys) if keys]
         times += [used_at + self.limits.idle for waited_for, used_at, _ in idle[:1] if not waited_for]
         if not self.closing and self._missing_warm > 0:
-            # What has passed was done by the last `take`, as far as there was room: a keeper that is called for it would never sleep.
+            # The last `take` did what was due, as far as there was room: a keeper that is called for it again would never sleep.
             later = bisect_right(idle, (False, self._taken_at), key=lambda key: (key[0], key[1] + AFFINITY_SECONDS))
             times += [
                 used_at + AFFINITY_SECONDS for waited_for, used_at, _ in idle[later : later + 1] if not waited_for
@@ -772,7 +772,7 @@ class PoolCore:
                     if waiter in line:
                         self._note_rounds(waiter, self._round + 1)
             else:
-                # What becomes free from here on belongs to this caller.
+                # The next place that becomes free belongs to this caller.
                 reason = "limit" if self.live >= self.limits.max_live else "memory"
                 if leaving:
                     leaving -= 1  # its place will be this caller's

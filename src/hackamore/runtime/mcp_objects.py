@@ -32,13 +32,13 @@ class Run(Protocol):
     wake: Callable[[], None] | None
 
     def received(self, message: dict[str, Any]) -> None:
-        """Take a message of the server."""
+        """Handle a message of the server."""
 
     def note_initialize(self, message: bytes) -> None:
-        """Take the `initialize` that the server gets."""
+        """Record the `initialize` that the server gets."""
 
     def unreadable(self, message: bytes, error: ValueError) -> None:
-        """Take a message that the package cannot read."""
+        """Handle a message that the package cannot read."""
 
 
 class _Package(NamedTuple):
@@ -109,7 +109,7 @@ class _Signals:
 
 
 def _initialization(server: Any, package: _Package) -> Any:
-    # That its lists may change is always said: the CLI listens to changes only of servers that say so.
+    # Always declare that the lists may change: the CLI ignores changes of servers that do not.
     options = package.notification_options(tools_changed=True, prompts_changed=True, resources_changed=True)
     try:
         return server.create_initialization_options(options)
@@ -139,7 +139,7 @@ async def _feed_one(run: Run, package: _Package, write: Any, message: bytes) -> 
     try:
         await write.send(package.wrap(decoded))
     except (anyio.ClosedResourceError, anyio.BrokenResourceError):
-        return  # the server has closed its side: its end is told by itself
+        return  # the server has closed its side: its end is reported separately
 
 
 async def _see_it_end(run: Run, closed: anyio.Event, scope: anyio.CancelScope) -> None:

@@ -51,7 +51,7 @@ def standard_streams() -> Iterator[tuple[int, int]]:
         stack.callback(os.dup2, stdin, 0)
         os.dup2(empty, 0)
         stack.callback(os.dup2, stdout, 1)
-        # What `print` has buffered before goes to stderr as well: the client reads messages from the first byte on.
+        # Text that `print` buffered before goes to stderr as well: the client reads messages from the first byte on.
         os.dup2(2, 1)  # where stderr was closed, `empty` has its number
         stack.callback(_flush)
         stack.enter_context(redirect_stdout(sys.stderr))

@@ -52,7 +52,7 @@ class Wakeup:
     __slots__ = ("_lock", "_read", "_write")
 
     def __init__(self) -> None:
-        # A descriptor that is closed here is soon somebody else's, who must not get what `set` writes. Reentrant: for signal handlers
+        # Other code may reuse a closed descriptor, and must not get the bytes of `set`. Reentrant: for signal handlers
         # and finalizers in the middle of one of the calls.
         self._lock = threading.RLock()
         if sys.platform == "linux" and hasattr(os, "eventfd"):
@@ -151,7 +151,7 @@ class Threads:
         except Empty:
             try:
                 self._idle.remove(inbox)
-            except ValueError:  # somebody has taken it in this moment, to put something into it
+            except ValueError:  # another thread has just taken it, to put a call into it
                 with suppress(Empty):
                     return inbox.get(timeout=self._idle_seconds)
         return None
@@ -225,7 +225,7 @@ class _Work:
         self.value: object = None
         self.error: BaseException | None = None
         self.wakeup = Wakeup()
-        self.lock = threading.RLock()  # a garbage collection inside of it may drop the call
+        self.lock = threading.RLock()  # a garbage collection inside it may drop the call
         self.done = False
         self.left = False
 
@@ -276,7 +276,7 @@ class Call(Generic[T]):
         return work.value  # type: ignore[return-value]
 
     def leave(self) -> None:
-        """Note that no caller waits for it any more. It continues, and its result is dropped."""
+        """Stop waiting for the call. It continues, and its result is dropped."""
         self._work.leave()
 
     def __del__(self) -> None:

@@ -1,1 +1,1 @@
-"""What other programs call: tools for any MCP client, on the standard streams of a program."""
+"""Serve tools to any MCP client, on the standard streams of a program."""

@@ -198,7 +198,7 @@ class Driver:
                     return
                 seconds = core.deadlines.wait_seconds(time.monotonic())
                 if core.poll is not None:
-                    # A prompt that is sent meanwhile, or the end of the input, brings deadlines: none of them can pass before this.
+                    # A prompt that is sent meanwhile, or the end of the input, starts timeouts: none of them can expire before this.
                     seconds = core.poll if seconds is None else min(seconds, core.poll)
                 pauses = core.storing is not None and core.storing.full
             self._tell()
@@ -213,7 +213,7 @@ class Driver:
                     core.received(time.monotonic())
                     connection.receive_data(data)
                 core.expire(time.monotonic(), transport.stderr_tail)
-                # Inside of the same lock: nobody may see a core that is ahead of the handles which tell of it.
+                # Inside the same lock: no caller may see a core that is ahead of its handles.
                 self.flush()
             if data == b"":
                 self._see_the_end()

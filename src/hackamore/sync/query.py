@@ -331,7 +331,7 @@ class QueryStream(OtherShell):
             except (StopIteration, HackamoreError):
                 raise
             except BaseException:
-                # Interrupted in the middle of an iteration, which cannot be taken up again: the model must not work on for nobody.
+                # A cancelled iteration cannot be resumed. Stop the CLI: no reader is left.
                 self._ended = True
                 self._way.abandon()
                 raise

@@ -30,7 +30,7 @@ LEFT_ADVICE = (
     "meant to stay with `hackamore_leak_check.allow(...)`, or make them in a fixture of a wider scope."
 )
 _LOOK_SECONDS = 0.01
-# Pools that belong to an event loop and are taken up again, and what watches over the test itself.
+# Pools that belong to an event loop and are used again, and threads that watch the test itself.
 _POOLED_THREADS = ("AnyIO worker thread", "Trio thread", "asyncio_", "pytest_timeout", "pydevd.")
 # Helpers of the standard library that live as long as the program, by design.
 _SERVANTS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
@@ -94,7 +94,7 @@ class Snapshot:
                 return []
             if not collected:
                 collected = True
-                gc.collect()  # a file in a reference cycle is no leak: the collector closes it
+                gc.collect()  # a file in a reference cycle is not a leak: the collector closes it
                 continue
             if time.monotonic() >= until:
                 return left
@@ -216,7 +216,7 @@ class TaskWatch:
 
         in_trio_run = getattr(getattr(sys.modules.get("trio"), "lowlevel", None), "in_trio_run", None)
         if in_trio_run is not None and in_trio_run():
-            return []  # it does not let anybody leave a nursery open
+            return []  # trio leaves no nursery open
         asking = asyncio.current_task()
         return [
             Leak("task", task, name)
@@ -293,7 +293,7 @@ async def left_beside(before: Snapshot, seconds: float) -> list[Leak]:
     import anyio
 
     until = time.monotonic() + seconds
-    while (left := before.left(0)) and time.monotonic() < until:  # noqa: ASYNC110 - nothing could tell
+    while (left := before.left(0)) and time.monotonic() < until:  # noqa: ASYNC110 - there is no event to wait for
         await anyio.sleep(_LOOK_SECONDS)
     return left
 

@@ -38,16 +38,16 @@ class Peer(Protocol):
         """The bytes printed to stderr."""
 
     def receive_data(self, data: bytes) -> None:
-        """Take bytes of stdin."""
+        """Receive bytes of stdin."""
 
     def receive_eof(self) -> None:
-        """Take the end of stdin."""
+        """Receive the end of stdin."""
 
     def next(self) -> tuple[bytes | None, float | None]:
         """Return the output (b"" at its end), or None and the seconds until time alone brings some."""
 
     def tick(self) -> float | None:
-        """Let time pass; return the seconds until it is to be called again."""
+        """Do what is due by now; return the seconds until the next call."""
 
     def stop(self) -> None:
         """Stop like a local child: a CLI that only waits for the end of its input ends by itself."""

@@ -131,7 +131,7 @@ def _fields_of(kind: type) -> dict[str, Any]:
         return {}
     try:
         hints = get_type_hints(kind, include_extras=True)
-    except Exception:  # whoever makes the schema says what is wrong with it
+    except Exception:  # the code that makes the schema reports the problem
         return {}
     return {name: _unwrapped(annotation) for name, annotation in hints.items()}
 

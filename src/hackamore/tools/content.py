@@ -38,7 +38,7 @@ class ToolError(Exception):
 class ContentItem:
     """The base of what a result's content is made of."""
 
-    # Not a struct or dataclass: inside of other values an item has to be noticed, not written down as if it were data.
+    # Not a struct or dataclass: inside other values an item has to be noticed, not serialized as if it were data.
     __slots__: tuple[str, ...] = ()
     __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
@@ -307,7 +307,7 @@ def _item(value: Any) -> dict[str, Any]:
         return {"type": "text", "text": without_surrogates(value)}
     if isinstance(value, ContentItem):
         wire = value.to_wire()
-        msgspec.json.encode(wire)  # the caller's texts: what cannot be sent is told now
+        msgspec.json.encode(wire)  # raises now if the caller's texts cannot be sent
         return wire
     if isinstance(value, dict) and value.get("type") in _CONTENT_TYPES:
         return dict(_json(value)[1])
@@ -374,7 +374,7 @@ def _plain(value: Any) -> Any:
             f"{type(value).__name__} belongs into a list or a `ToolResult`, not into other values"
         )
     if hasattr(value, "close") and hasattr(value, "send"):
-        value.close()  # nobody will await it
+        value.close()  # it is never awaited
     kind = type(value)
     raise _UnusableResultError(f"an object of type `{kind.__module__}.{kind.__qualname__}` has no JSON form")
 

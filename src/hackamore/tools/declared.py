@@ -134,7 +134,7 @@ class ToolContext:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# What MCP allows in a name. The CLI calls the tool mcp__SERVER__NAME and replaces dots with underscores there.
+# The characters that MCP allows in a name. The CLI calls the tool mcp__SERVER__NAME and replaces dots with underscores there.
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _SCHEMA_WORDS = frozenset(
     {"type", "properties", "required", "$ref", "$defs", "anyOf", "oneOf", "allOf", "$schema", "title"}
@@ -327,7 +327,7 @@ class Tool(Generic[P, R]):
         if not isinstance(input_schema, Mapping):
             return _OneArgument(self.name, receiver, input_schema)
         if input_schema and not _SCHEMA_WORDS & input_schema.keys():
-            # The short form of the official package, {"a": float, "b": str}: as there, an unknown argument is no error.
+            # The short form of the official package, {"a": float, "b": str}: as there, an unknown argument is not an error.
             typed = TypedArguments(self.name, [Parameter(name, kind) for name, kind in input_schema.items()])
             del typed.schema["additionalProperties"]
             return PlainArguments(receiver, typed.schema, check=typed)
@@ -363,7 +363,7 @@ class _OneArgument:
         try:
             return self._typed.convert({self._name: arguments})
         except ArgumentsError as error:
-            # The parameter is no argument that the model knows.
+            # The model does not know the parameter.
             raise ArgumentsError(str(error).replace(f"`{self._name}.", "`")) from None
 
 

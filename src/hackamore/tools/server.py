@@ -212,7 +212,7 @@ class ToolServer:
         method = message.get("method")
         if not isinstance(method, str):
             if "method" not in message and ("result" in message or "error" in message):
-                return _acknowledgement()  # an answer, though nothing was asked
+                return _acknowledgement()  # a response without a request
             return rpc_error(None, INVALID_REQUEST, "`method` must be a text.")
         params = message.get("params")
         if "id" not in message:

@@ -167,7 +167,7 @@ class Lines:
         return number
 
     def describe(self, number: int, session: int, seconds: float, direction: str, label: str) -> None:
-        """Note which line this is."""
+        """Set the facts of a line."""
         at = 4 * number
         self.table[at : at + 3] = (session, round(seconds * 1000), self._label(direction, short(label, 60)))
 

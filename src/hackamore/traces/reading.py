@@ -44,7 +44,7 @@ class Reader(Protocol):
     kind: str
 
     def take(self, line: bytes) -> None:
-        """Take a line without its end. Raises nothing."""
+        """Process a line without its end. Raises nothing."""
 
 
 class Trace:
@@ -106,7 +106,7 @@ class RecordingReader:
         self._created = ""
 
     def take(self, line: bytes) -> None:
-        """Take a line without its end."""
+        """Process a line without its end."""
         self._number += 1
         if not line.strip():
             return
@@ -249,7 +249,7 @@ class TranscriptReader:
         self._number = 0
 
     def take(self, line: bytes, agent: str = "") -> None:
-        """Take a line without its end.
+        """Process a line without its end.
 
         Args:
             agent: the tool call that started the subagent whose conversation it is from.

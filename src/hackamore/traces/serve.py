@@ -171,7 +171,7 @@ class PageServer(ThreadingHTTPServer):
             super().process_request(request, client_address)
 
     def asked(self, connection: socket.socket) -> None:
-        """Note that a connection has sent a whole request."""
+        """Mark a connection that has sent a whole request."""
         with self._lock:
             if connection in self._open:
                 self._open[connection] = True

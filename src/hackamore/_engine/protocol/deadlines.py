@@ -58,7 +58,7 @@ class Deadlines:
             self._push(key, when)
 
     def put_off(self, kind: str, name: str, when: float) -> None:
-        """Let a running timeout not pass before `when`."""
+        """Postpone a running timeout to `when`, if it would expire earlier."""
         end, seconds = self._ends[kind, name]
         if when > end:
             self.arm_at(kind, name, when, seconds)
@@ -150,7 +150,7 @@ class TurnDeadlines:
         self._first_message, self._idle, self._turn = timeouts.first_message, timeouts.idle, timeouts.turn
         self._deadlines = deadlines
         self._connection = connection
-        self._given_up: set[str] = set()  # prompts whose deadline passed, while the CLI has not ended them
+        self._given_up: set[str] = set()  # prompts whose timeout expired and that the CLI has not ended
         self._waiting_in_vain: set[str] = set()
         self._anew_at = self._answered_at = NEVER
 
@@ -159,18 +159,18 @@ class TurnDeadlines:
         self._deadlines.arm("turn", turn_id, self._turn)
 
     def started(self, turn_id: str) -> None:
-        """Take that the CLI has taken it up: how long it may take counts from here."""
+        """Restart the turn timeout, because the CLI has started the turn."""
         self._deadlines.arm("turn", turn_id, self._turn)
         if self._first_message and self._deadlines.is_armed("first_message", turn_id):
-            # It waited until now, and its deadline did not begin before the last `count_anew`.
+            # The prompt waited until now: its timeout starts at the last `count_anew` or later.
             self._deadlines.put_off("first_message", turn_id, self._anew_at + self._first_message)
 
     def heard(self, turn_ids: Collection[str], messages: list[Message]) -> None:
-        """Take that something was said in these turns."""
+        """Restart the idle timeouts of turns that received messages, and end their wait for the first one."""
         if not self._first_message and not self._idle:
             return
         if all(isinstance(message, CommandLifecycleMessage) for message in messages):
-            return  # that a prompt was taken is no answer to it
+            return  # a report about a prompt is not a response to it
         for turn_id in turn_ids:
             if turn_id in self._connection.turns:  # a result that waited for the store comes after its turn
                 self._deadlines.disarm("first_message", turn_id)
@@ -184,11 +184,11 @@ class TurnDeadlines:
         self.count_anew()
 
     def count_anew(self) -> None:
-        """Start the timeouts of prompts that wait: only now the CLI can read them. `expired` applies it: a loop would cost a square."""
+        """Restart the timeouts of waiting prompts, which the CLI can only read now. `expired` applies it: a loop here is quadratic."""
         self._anew_at = self._deadlines.now
 
     def answered(self) -> None:
-        """Start the measured silence again: the CLI waited for an answer of this side. `expired` applies it, for the same reason."""
+        """Restart the measured silence: the CLI waited for a response of Hackamore. `expired` applies it, for the same reason."""
         self._answered_at = self._deadlines.now
 
     def expired(self, kind: str, turn_id: str, seconds: float) -> bool:
@@ -207,9 +207,9 @@ class TurnDeadlines:
         waits = not turn.written or (turn.state is TurnState.QUEUED and bool(current))
         stuck = bool(current) and all(each in self._given_up for each in current)
         if waits and stuck and turn_id in self._waiting_in_vain:
-            waits = False  # a whole deadline later the CLI still keeps at a prompt that was interrupted for its own
+            waits = False  # a whole timeout later the CLI still works on a prompt that was interrupted for its timeout
         if waits or (kind != "turn" and connection.answers_are_due):
-            # The session is not ready, another prompt has the floor, or a callback keeps the CLI waiting.
+            # The session is not ready, the CLI works on another prompt, or it waits for a response of Hackamore.
             if stuck:
                 self._waiting_in_vain.add(turn_id)
             self._deadlines.arm(kind, turn_id, seconds)
@@ -218,7 +218,7 @@ class TurnDeadlines:
         return True
 
     def given_up(self, turn_id: str) -> None:
-        """Take that this side does not wait for a turn any more, which the CLI may still work on."""
+        """Drop the timeouts of a turn that Hackamore no longer waits for. The CLI may still work on it."""
         self._given_up.add(turn_id)
         self._waiting_in_vain.discard(turn_id)
         for kind in TURN_KINDS:

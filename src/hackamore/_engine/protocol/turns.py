@@ -103,7 +103,7 @@ class TurnTable:
         return [turn]
 
     def report(self, turn_id: str, word: str) -> list[PromptRecord]:
-        """Take a `command_lifecycle` frame; return the prompts whose state it changed."""
+        """Apply a `command_lifecycle` frame; return the prompts whose state it changed."""
         self.reported = True
         turn = self._open.get(turn_id)
         if turn is None:
@@ -121,7 +121,7 @@ class TurnTable:
         return self._move(self._open[turn_id], TurnTrigger.WITHDRAWN)
 
     def named(self, turn_ids: Iterable[str]) -> list[PromptRecord]:
-        """Take that the CLI works on these prompts; return those whose state it changed."""
+        """Mark prompts that the CLI works on as started; return those whose state changed."""
         changed = []
         for turn_id in turn_ids:
             turn = self._open.get(turn_id)
@@ -130,7 +130,7 @@ class TurnTable:
         return changed
 
     def work_begins(self) -> list[PromptRecord]:
-        """Take that the CLI works on something it does not name: the oldest prompt, if it never names any."""
+        """Mark the oldest prompt as started, because the CLI works and has never reported on a prompt; return it."""
         if self.reported or self._started:
             return []
         oldest = next(iter(self._open.values()), None)  # if unwritten, the CLI began this turn by itself
@@ -152,14 +152,14 @@ class TurnTable:
         return ended
 
     def idle(self) -> list[PromptRecord]:
-        """Take that the CLI is idle; return the prompts that had been reported as over and got no result."""
+        """End the prompts that were reported as over and got no result, because the CLI is idle; return them."""
         ended = []
         for turn in _in_order(self._verdicts):
             ended += self._move(turn, _AT_IDLE[turn.verdict or ""])
         return ended
 
     def end(self, trigger: TurnTrigger, *, only_unwritten: bool = False) -> list[PromptRecord]:
-        """Take that the session ends; return all prompts that were open."""
+        """End the open prompts, or only those that were not written; return them."""
         ended = []
         for turn in self.open:
             if not (only_unwritten and turn.written):

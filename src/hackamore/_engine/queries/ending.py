@@ -211,7 +211,7 @@ class QueryCore:
     def _exited(self, exit_code: int | None) -> None:
         connection = self.connection
         if exit_code is None and self.results:
-            exit_code = 0  # the status is unknown, and the CLI did what it was asked for
+            exit_code = 0  # the exit code is unknown, and the CLI sent a result
         if self._incomplete is not None and (exit_code == 0 or self.state is State.RESULT_RECEIVED):
             self._move(Trigger.INCOMPLETE_LAST_LINE, self._incomplete)  # otherwise the error quotes it
         after_error = self.state is State.RESULT_RECEIVED and self.results[-1].is_error

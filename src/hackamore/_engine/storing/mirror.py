@@ -263,7 +263,7 @@ class Mirror:
     def failed(
         self, error: str, exception: BaseException | None = None, *, again: bool, lost: bool = False
     ) -> float | None:
-        """Take that an attempt failed.
+        """Record a failed attempt.
 
         Args:
             again: another attempt may follow now; else the entries wait for the next occasion.

@@ -140,7 +140,7 @@ class Cassette:
         self._begin()
         self._place = os.path.abspath(self.path)  # the block may change the working directory
         exists = os.path.exists(self._place)
-        if exists and not os.path.isfile(self._place):  # a device may go on without end
+        if exists and not os.path.isfile(self._place):  # a device may never end
             raise CassetteError(f"The cassette {escape_terminal(self.path)} is not a file.")
         if not exists and self.mode == "none":
             raise CassetteError(

@@ -99,7 +99,7 @@ class Player:
     # -- what the host does --------------------------------------------------------------------------------------------
 
     def begin(self, plan: LaunchPlan) -> Self:
-        """Take how the host starts the session; find the recorded one, and return the player.
+        """Find the recorded session that the host starts; return the player.
 
         Raises:
             CassetteMismatchError: no recorded session was started in this way.
@@ -156,7 +156,7 @@ class Player:
         return _lane(frame)
 
     def receive_data(self, data: bytes) -> None:
-        """Take what the host sends. Raises nothing: a problem is raised when the host reads."""
+        """Match data of the host. Raises nothing: a problem is raised when the host reads."""
         self._unsent += data
         if not self._one_shot:
             *lines, self._unsent = self._unsent.split(b"\n")
@@ -182,7 +182,7 @@ class Player:
                 return
             found = found or differing
         if lane[0] == "control_cancel_request":
-            return  # the CLI ignores it, too
+            return  # the CLI also ignores it
         if candidates:
             self._mismatch(
                 f"The host sends another {_named(lane)} than it did (line {self._line(candidates[0])}).",
@@ -209,7 +209,7 @@ class Player:
         self._original = entry.seconds
 
     def receive_eof(self) -> None:
-        """Take that the host ends its input."""
+        """End the input of the host."""
         self._input_ended = True
         for place in self._open.pop(("prompt",), []) if self._one_shot else []:
             self._matched.add(place)  # it was compared at the start
@@ -217,12 +217,12 @@ class Player:
         self._close()
 
     def stop(self) -> None:
-        """Take that the host stops the session."""
+        """Stop the session for the host."""
         self._stopped = True
         self._close()
 
     def _close(self) -> None:
-        """One end of the host is as good as the other: what follows is the CLI's end."""
+        """Continue with the end of the CLI, after the end of the input or a stop."""
         self._matched.update(self._open.pop(("close",), []))
         self._progress = time.monotonic()
 
@@ -287,7 +287,7 @@ class Player:
     def _given(self, entry: Entry) -> bytes:
         self._moved(entry)
         if isinstance(size := entry.fields.get("oversized"), int):
-            # What was in it is not kept: only that it was too long.
+            # Only its size is recorded, not its content.
             return b"x" * min(size, self._options.limits.line_bytes + _BATCH) + b"\n"
         line = self._matcher.incoming(entry.data, is_json=entry.is_json)
         if any(sign in line for sign in _TELLING):
@@ -350,7 +350,7 @@ class Player:
         """Do nothing: the exit status is recorded."""
 
     def kill(self) -> None:
-        """Take that the host abandons the session."""
+        """Stop the session, which the host abandons."""
         self.stop()
 
     @property

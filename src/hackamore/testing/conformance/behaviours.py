@@ -449,7 +449,7 @@ def _flags_known(bench: Bench) -> str:
     bench.facts["listed"] = listed
 
     def is_refused(flag: str) -> bool:
-        # With no input and a wrong value it ends soon, whatever it thinks of the value.
+        # With no input and a wrong value it ends soon, even if it accepts the value.
         tries = (bench.run("--print", given).stderr.decode("utf-8", "replace") for given in (f"{flag}=1", flag))
         return all(f"unknown option '{flag}" in said for said in tries)
 

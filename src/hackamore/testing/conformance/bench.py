@@ -111,7 +111,7 @@ class Bench:
         return Session(self.options(model, **fields), transport=self._tapped())
 
     def take(self, line: bytes) -> None:
-        """Take one line of the CLI's output."""
+        """Check one line of the CLI's output."""
         if self.see is not None:
             self.see(line)
         if not line.strip():
@@ -165,7 +165,7 @@ class CLICheck(NamedTuple):
 
 
 CLI_CHECKS: list[CLICheck] = []
-# Where one prompt is not answered, no more are waited for.
+# If one prompt gets no answer, further ones are not tried.
 _NEEDS = {"one-shot": ("plain_answer",), "session": ("conversation",), "control": ("conversation",)}
 
 

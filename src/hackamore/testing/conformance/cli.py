@@ -88,6 +88,6 @@ def _run(bench: Bench, check: CLICheck, failed: set[str]) -> tuple[Status, str, 
         status, detail = "fails", str(failure)
     except ScriptError as error:
         status, detail = "fails", f"the CLI asked its model for something else: {error}"
-    except Exception as error:  # whatever an odd CLI makes of a check is told, and does not end the others
+    except Exception as error:  # any error that an odd CLI causes is reported, and does not end the other checks
         status, detail = "fails", f"{type(error).__name__}: {error}"
     return status, detail, round(time.monotonic() - began, 2)

@@ -48,7 +48,7 @@ class Finding:
     seconds: float = 0.0
 
     def __post_init__(self) -> None:
-        # It is what a peer wrote, and goes to terminals and files.
+        # A text of the peer, written to terminals and files.
         object.__setattr__(self, "detail", escape_terminal(self.detail, _DETAIL_CHARACTERS))
 
     def __str__(self) -> str:

@@ -225,7 +225,7 @@ class FaultState:
         return self.inbound.ended.exit_code if self.inbound.ended is not None else None
 
     def received(self, data: bytes) -> None:
-        """Take what the peer wrote; b"" is the end of it."""
+        """Queue output of the peer; b"" is the end of it."""
         self.output_ended = not data
         self.inbound.push(data or Ended())
 

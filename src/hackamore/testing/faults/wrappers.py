@@ -179,7 +179,7 @@ class FaultySyncTransport(_Faulty):
             limit = state.limit(left, paused=state.outbound.waiting)
             began = time.monotonic()
             code = self._inner.wait_exit(limit)
-            # It may return without a status, too: because there is none, or because the peer is being stopped.
+            # It may also return without a status: because there is none, or because the peer is being stopped.
             if code is not None or limit is None or time.monotonic() - began < limit:
                 return code
             if until is not None and until <= time.monotonic():

@@ -17,7 +17,7 @@ _OTHER_PROVIDERS = (
     "CLAUDE_CODE_USE_FOUNDRY",
     "CLAUDE_CODE_USE_VERTEX",
 )
-# What would change the answers of a CLI that runs in a test, and is therefore unset in an isolated environment.
+# Variables that would change the answers of a CLI in a test, and are therefore unset in an isolated environment.
 _NOT_IN_TESTS_TEXT = (
     "ANTHROPIC_CUSTOM_HEADERS ANTHROPIC_DEFAULT_HAIKU_MODEL ANTHROPIC_DEFAULT_OPUS_MODEL ANTHROPIC_DEFAULT_SONNET_MODEL "
     "ANTHROPIC_MODEL ANTHROPIC_SMALL_FAST_MODEL CLAUDECODE CLAUDE_CODE_ENTRYPOINT CLAUDE_CODE_EXTRA_BODY CLAUDE_CODE_SESSION_ID "
@@ -33,7 +33,7 @@ def environment(url: str) -> dict[str, str]:
         "ANTHROPIC_API_KEY": _FAKE_KEY,
         **dict.fromkeys(_OTHER_PROVIDERS, ""),
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-        # Makes the CLI say with each request which of its parts asks.
+        # Makes the CLI name in each request the part of it that sends the request.
         "CLAUDE_CODE_GATEWAY_HINT_HEADERS": "1",
         "DISABLE_AUTOUPDATER": "1",
         "DISABLE_ERROR_REPORTING": "1",
@@ -88,7 +88,7 @@ def unreachable_environment(configuration: str | os.PathLike[str]) -> dict[str, 
     return {**command_environment(_NOBODY, configuration), **_FAIL_AT_ONCE}
 
 
-# Nothing listens there. Without the second a request that was not meant to be made would fail after some minutes of tries.
+# No server listens there. Without the second one, an unwanted request would fail only after minutes of retries.
 _NOBODY = "http://127.0.0.1:9"
 _FAIL_AT_ONCE = {"CLAUDE_CODE_MAX_RETRIES": "0"}
 

@@ -115,7 +115,7 @@ def _describe_step(step: object) -> str:
 
 
 _NOT_FOUND = {"type": "error", "error": {"type": "not_found_error", "message": "Not part of the scripted model"}}
-# The CLI gives up at once on this status and shows the message. On 400 it tries six times with fewer features, on 404
+# The CLI fails immediately on this status and shows the message. On 400 it tries six times with fewer features, on 404
 # it blames the model's name, on 5xx it tries for minutes.
 _REFUSED = 418
 _INTERRUPT_SEEN_SECONDS = 1.0
@@ -389,7 +389,7 @@ class ScriptedModel:
                 try:
                     chosen = self._side(request) if self._side is not None else None
                     return Reply(side_answer(request)) if chosen is None else self._resolve(request, chosen)
-                except BaseException as error:  # whatever a test's function raises must reach the test
+                except BaseException as error:  # any error of a test's function must reach the test
                     return self._refuse(request, f"the function `side` raised {error!r}", error)
         with self._changed:
             script = self._script_for(request)
@@ -431,7 +431,7 @@ class ScriptedModel:
         if callable(step):
             try:
                 step = step(request)
-            except BaseException as error:  # whatever a test's function raises must reach the test
+            except BaseException as error:  # any error of a test's function must reach the test
                 return self._refuse(request, f"the step's function raised {type(error).__name__}: {error}", error)
         try:
             ready = plain(step)

@@ -141,7 +141,7 @@ class ModelServer:
 
     def _serve(self, connection: socket.socket) -> None:
         try:
-            # A peer that goes away, or talks no HTTP, ends its connection and nothing else.
+            # A peer that disconnects, or does not send HTTP, ends only its own connection.
             with contextlib.suppress(OSError, ValueError), connection.makefile("rb") as reader:
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 while not self._closing.is_set():
@@ -231,7 +231,7 @@ class ModelServer:
             connection.sendall(head + (payload if until is None else payload[: len(payload) // 2]))
             return until is None
         events = [encode_event(event) for event in message_events(reply, **facts)]
-        # What needs no wait is sent at once, the end of the answer with its last event: a CLI that had read the one and not the other
+        # Events without a wait are sent together, the end of the answer with its last event: a CLI that had read the event and not the end
         # would already run a tool, and still take an interrupt for one of the answer.
         waiting = _head(200, {"content-type": "text/event-stream", **reply.headers}, None)
         for position, piece in _grouped(events[:until], reply.delay, pause.after_events if pause else 0):

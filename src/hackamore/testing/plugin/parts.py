@@ -42,7 +42,7 @@ class LeakCheck:
         self._allowed: list[str] = []
 
     def allow(self, *parts: str) -> None:
-        """Let stay what has one of these texts in its name, as a failure shows it."""
+        """Allow leaks that have one of these texts in their names, as failures show them."""
         self._allowed += parts
 
     def _may_stay(self, leak: Leak) -> bool:
@@ -50,7 +50,7 @@ class LeakCheck:
 
     @contextmanager
     def nobody_blamed(self) -> Iterator[None]:
-        """Let stay what comes in this block."""
+        """Allow leaks that begin in this block."""
         before = Snapshot()
         try:
             yield
@@ -58,7 +58,7 @@ class LeakCheck:
             self._before.add_since(before)
 
     def watch_tasks(self, item: pytest.Item) -> None:
-        """Let an async test look for tasks at its end, inside its event loop, before that is closed and cancels them."""
+        """Check an async test for tasks at its end, inside its event loop, before that is closed and cancels them."""
 
         def watched(test: Callable[..., Any]) -> Callable[..., Any]:
             @functools.wraps(test)
@@ -67,7 +67,7 @@ class LeakCheck:
                 try:
                     return await test(*arguments, **named)
                 finally:
-                    # Who opened a task group before the test ends what is in it: that need not be waited for here.
+                    # The tasks of a group that was opened before the test are ended by its owner: no wait for them here.
                     left = await watch.left(
                         self._seconds, lambda leak: self._may_stay(leak) or watch.owner(leak.key) is not None
                     )
@@ -130,7 +130,7 @@ def cassette_of(item: pytest.Item, mode: Mode) -> Cassette:
 
 
 def use_in_task(item: pytest.Item, tape: Cassette) -> None:
-    """Let an async test use the cassette inside its task: a fixture and the task need not share a context."""
+    """Use the cassette inside the task of an async test: a fixture and the task need not share a context."""
     from hackamore.transports.opening import recorder
 
     def wrapped(test: Callable[..., Any]) -> Callable[..., Any]:

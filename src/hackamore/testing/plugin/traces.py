@@ -48,7 +48,7 @@ class TestTrace:
         return self
 
     def take(self, report: pytest.TestReport) -> None:
-        """Take the report of a phase, and name the trace in that of a failure."""
+        """Name the trace in the report of a phase that failed."""
         if report.failed:
             self._failed = True
             if self.path.exists():

@@ -99,7 +99,7 @@ class Compiler:
                 case steps.ExpectResult() | steps.ExpectPermission() | steps.ExpectHook():
                     if called is not None:
                         finish()
-                    ended = bool(blocks)  # behind a text: about what the model was told before it
+                    ended = bool(blocks)  # after a text: about the input of the model before it
                     if isinstance(step, steps.ExpectResult):
                         checks.append((step, _result_check(step)))
                     elif isinstance(step, steps.ExpectPermission) and step.decision == "deny":

@@ -157,7 +157,7 @@ class ScriptRun:
         return step
 
     def wait_for_interrupt(self) -> None:
-        """Note that the last step continues until it is interrupted, which has to happen."""
+        """Require an interrupt for the last step, which continues until then."""
         self.waiting = self.position - 1
 
     def rewind(self) -> bool:
@@ -264,7 +264,7 @@ class ScriptRun:
         """Return the places of the steps that had to happen and did not."""
         steps = self.script.steps
         end = 0 if self.script.forever and self.position > 0 else len(steps)
-        # A fault at the end may never be reached because the host left before, and a limit is not passed: that is no disagreement.
+        # A fault at the end may never be reached because the host left before, and a limit is not passed: that is not a disagreement.
         while end and isinstance(steps[end - 1], (*FAULTS, UsageLimit)):
             end -= 1
         return [*self.missed, *range(self.position, end)]

@@ -398,7 +398,7 @@ class Controls(Part):
     # -- the MCP servers in the host's process --------------------------------------------------------------------------
 
     def _take_manifest(self, name: str, manifests: Any) -> bool:
-        """Take the tools of a server from the handshake, if they are there: then it gets no request for them."""
+        """Use the tools of a server from the handshake, if they are there: then it gets no request for them."""
         manifest = manifests.get(name) if isinstance(manifests, dict) else None
         result = manifest.get("toolsListResult") if isinstance(manifest, dict) else None
         tools = result.get("tools") if isinstance(result, dict) else None

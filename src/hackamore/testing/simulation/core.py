@@ -204,7 +204,7 @@ class Host:
         """Keep the response to a request."""
         if event.request_id in self._asked:
             self._answers[event.request_id] = None
-            if event.result is not None:  # anything but an object is no answer that the CLI accepts
+            if event.result is not None:  # the CLI accepts only an object as an answer
                 raw = event.result.raw
                 self._answers[event.request_id] = event.result.data if raw[:1] in (b"", b"{") else plain(raw)
             if isinstance(event.error, ControlRejectedError):

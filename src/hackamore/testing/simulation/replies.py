@@ -129,7 +129,7 @@ class Replies(Part):
         return {"tool_use_meta": [meta]}
 
     def _open(self, call_id: str, call: steps.Calls, agent: Agent | None) -> None:
-        """Note a call, and call its `PreToolUse` hooks."""
+        """Register a call, and call its `PreToolUse` hooks."""
         self.turn.open_calls[call_id] = call
         if self.hooks.has("PreToolUse") and self.state.has_tool(call.tool):
             fields = {"tool_name": seen_name(call.tool), "tool_input": call.input, "tool_use_id": call_id}

@@ -80,7 +80,7 @@ class SessionFolder:
         self._seen: dict[str, bytes] = {}
 
     def _path(self, session_id: str) -> Path:
-        # Ids are data: no id names a file outside the folder.
+        # Ids are untrusted: they must not name a file outside the folder.
         return self.folder / f"{quote(session_id, safe='')[:_NAME_LENGTH].replace('.', '%2E')}{_SUFFIX}"
 
     def runs(self) -> Iterator[tuple[str, ScriptRun]]:

@@ -84,7 +84,7 @@ class SimulatedCLI:
     ) -> None:
         if not isinstance(script, Script):
             raise TypeError(f"`script` must be a Script (`Script().user(...).says(...)`), not {type(script).__name__}")
-        if not time_scale >= 0:  # nor what is no number
+        if not time_scale >= 0:  # also True for NaN
             raise ValueError(f"`time_scale` must not be negative, not {time_scale}")
         self.script = script
         self._time_scale = time_scale
@@ -537,7 +537,7 @@ class _Process:
 
     def _flush(self) -> None:
         simulation = self._simulation
-        # First the state: whoever has seen the output may look at it.
+        # First the state: a reader of the output may look at it.
         self._state.save(self._run)
         data = simulation.data_to_send()
         if data := self._printer.printed(data, ended=simulation.exit_code is not None):

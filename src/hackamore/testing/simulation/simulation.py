@@ -135,7 +135,7 @@ class Simulation:
         return self._host.is_open and not self._host.input_ended
 
     def receive_data(self, data: bytes) -> None:
-        """Take bytes of stdin."""
+        """Receive bytes of stdin."""
         if not self._reads:
             return
         if self._launch.one_shot:
@@ -145,7 +145,7 @@ class Simulation:
         self._take_events()
 
     def receive_eof(self) -> None:
-        """Take the end of stdin."""
+        """Receive the end of stdin."""
         if not self._reads:
             return
         self._host.input_ended = True
@@ -172,7 +172,7 @@ class Simulation:
         return open_before
 
     def stop(self) -> None:
-        """Take the steps of a stop: the end of stdin, unless a turn runs, SIGTERM, SIGKILL."""
+        """Apply the steps of a stop: the end of stdin, unless a turn runs, SIGTERM, SIGKILL."""
         if not self.in_turn:
             self.receive_eof()
         self.terminate()
@@ -184,18 +184,18 @@ class Simulation:
         return self._conversation.ignores_termination
 
     def terminate(self) -> None:
-        """Take a SIGTERM."""
+        """Handle a SIGTERM."""
         if not self.ignores_termination:
             self._host.exit(TERMINATED)
 
     def interrupt(self) -> None:
-        """Take a SIGINT: a turn that runs ends with an error, and the process ends."""
+        """Handle a SIGINT: a turn that runs ends with an error, and the process ends."""
         if self.in_turn:
             self._host.emit(frames.refusal(self._state.session_id, "The process was interrupted."))
         self._host.exit(0)
 
     def kill(self) -> None:
-        """Take a SIGKILL."""
+        """Handle a SIGKILL."""
         self._host.exit(KILLED)
 
     def exit(self, code: int) -> None:

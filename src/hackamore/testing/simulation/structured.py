@@ -138,7 +138,7 @@ class StructuredOutput:
         return msgspec.json.encode(self.value).decode()
 
     def take(self, call: steps.Calls, arguments: dict[str, Any]) -> Outcome:
-        """Take a call of the tool."""
+        """Return the result of a call of the tool."""
         error = call.error
         if error is None and (found := misfit(arguments, self.schema or {})) is not None:
             error = f"Output does not match required schema: {found}"

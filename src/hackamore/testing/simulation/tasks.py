@@ -45,7 +45,7 @@ class Tasks(Part):
         return f"{letter}{number:0{digits}x}", f"{number:09x}-{number:08x}"
 
     def add(self, task: Task) -> None:
-        """Let a task run in the background."""
+        """Add a task that runs in the background."""
         self.state.background[task.id] = task
         self.report()
 
@@ -55,7 +55,7 @@ class Tasks(Part):
         self.host.system("background_tasks_changed", tasks=tasks)
 
     def command(self, call_id: str, call: steps.Calls, arguments: dict[str, Any]) -> Outcome:
-        """Let a shell command run in the background."""
+        """Run a shell command in the background."""
         description = str(arguments.get("command") or arguments.get("description") or call.tool)
         task = Task(*self.new_ids("b"), call_id, description)
         self.add(task)

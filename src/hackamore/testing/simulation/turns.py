@@ -121,7 +121,7 @@ class Conversation(Part):
         yield from self._guarded(self._user_turn(text, problem))
 
     def _next_prompts(self, step: ScriptStep | None) -> list[Prompt]:
-        """Take one prompt, or all that wait: the CLI answers them together, and a script may mean either."""
+        """Return one prompt, or all that wait: the CLI answers them together, and a script may mean either."""
         waiting = [*self.host.prompts]
         together = "\n".join(prompt.text for prompt in waiting)
         if isinstance(step, steps.UserSays) and not step.fits(waiting[0].text) and step.fits(together):
@@ -256,7 +256,7 @@ class Conversation(Part):
         host = self.host
         yield Pause(lambda: bool(host.prompts) or host.input_ended, self.scheduler.now() + LATE_PROMPT_SECONDS)
         if not host.prompts or not step.fits(host.prompts[0].text):
-            self._waited = True  # reported as: the model was asked, and the script has no answer
+            self._waited = True  # reported as: the model was called, and the script has no answer
             return
         self.script.take()
         prompt = host.prompts.popleft()

@@ -148,7 +148,7 @@ class InputPipe:
                 self._poller.watch(self.descriptor, selectors.EVENT_WRITE)
                 return
             except OSError as error:
-                # The reader is gone: its exit status and stderr will say why.
+                # The reader is gone: its exit code and stderr show the reason.
                 logger.debug("stdin of a process is closed: %s", error, extra={"pid": self._pid})
                 self._move(InputTrigger.BREAK)
                 self._poller.wake()  # a caller that waits for output handles it: the CLI may stay
@@ -261,7 +261,7 @@ class Child:
             raise
 
     def _adopt(self, pipes: dict[str, int]) -> None:
-        """Take over the pipes, one after the other: those that are left in `pipes` are closed if this fails."""
+        """Take ownership of the pipes, one after the other: those that are left in `pipes` are closed if this fails."""
         who = identity(self.pid)
         if who is not None:
             watchdog.started(self.child_id, who)
@@ -657,7 +657,7 @@ class ChildProcess:
             child.stop(turn_open=True)
 
     def _stop_early(self) -> Child | None:
-        """Let no start begin any more; return the child if there is one."""
+        """Prevent further starts; return the child if there is one."""
         with self._gate:
             self._stopped_early = True
             return self._child

@@ -96,7 +96,7 @@ class Preparation:
         if self._find and self.options.version_check != "skip":
             answer = self._version(cli_path, plan)
             minimum = MINIMUM_SESSION if self._session else MINIMUM_ONE_SHOT
-            if not self.cancelled:  # else nobody reads any more
+            if not self.cancelled:  # else no reader is left
                 self.warnings += check(answer, self.options.version_check, minimum)
             if isinstance(answer, str) and (version := CLIVersion.parse(answer)) is not None:
                 plan = fit(plan, version)

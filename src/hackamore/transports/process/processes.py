@@ -93,7 +93,7 @@ def _walk(pid: int, children_of: object) -> list[Identity]:
 def _proc_names() -> list[str]:
     try:
         return [name for name in os.listdir("/proc") if name.isdigit()]
-    except OSError:  # out of descriptors: what cannot be seen cannot be ended, but the rest goes on
+    except OSError:  # out of descriptors: unseen processes cannot be ended, but the rest continues
         return []
 
 
@@ -101,7 +101,7 @@ def _linux_status(pid: int) -> tuple[str, int, str] | None:
     """Return state, parent and start time."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            # The command name is in brackets and may hold anything, brackets and spaces too: what counts is behind the last one.
+            # The command name is in brackets and may hold brackets and spaces: the fields begin after the last bracket.
             fields = file.read().rpartition(b")")[2].split()
     except OSError:
         return None

@@ -107,7 +107,7 @@ def stop_sequence(
         if not exited:
             exited = yield stop_grace
         if exited and not turn_open:
-            # It chose to end, with nothing open: what it left running, somebody wanted (a server that was started, say).
+            # It chose to end, with nothing open: processes that it left running are intended (a server that was started, say).
             return
     # 3. SIGTERM: the CLI ends its own children and exits 143, within 0.03 to 1.5 s (2.1.327).
     if not exited:
@@ -153,7 +153,7 @@ class _Job:
         self.watched: list[int] = []
 
     def advance(self, now: float, *, first: bool = False) -> bool:
-        """Take the next step; False when there is none."""
+        """Run the next step; return False when there is none."""
         try:
             self.deadline = now + (next(self.steps) if first else self.steps.send(self.child.exited))
         except StopIteration:
@@ -209,7 +209,7 @@ class Reaper:
         self._closing_down = False
 
     def register(self, child: Mortal) -> None:
-        """Take note of a child that was started: from now on it can be handed over."""
+        """Register a child that was started: from now on it can be submitted."""
         with self._lock:
             self.attend()
             self._live.add(child)
@@ -231,7 +231,7 @@ class Reaper:
                 self._launch()
 
     def rest(self) -> None:
-        """Let the thread see that there may be nothing to do any more. Never waits."""
+        """Wake the thread, which may have nothing to do any more. Never waits."""
         self._used_at = time.monotonic()
         helper = self._helper
         if self._dozing and helper is not None:
@@ -251,7 +251,7 @@ class Reaper:
         return True
 
     def watch(self, descriptor: int, drain: Drain) -> None:
-        """Have the thread call `drain.read` while there is something to read; it can fail as `attend` does."""
+        """Make the thread call `drain.read` while there is data to read; it can fail as `attend` does."""
         with self._lock:
             self.attend()
             assert self._helper is not None  # noqa: S101
@@ -297,7 +297,7 @@ class Reaper:
             raise
 
     def submit(self, child: Mortal, *, turn_open: bool, here: bool = False) -> None:
-        """Take a child over and end it; `child.done` tells when it is gone and reaped.
+        """End a child; `child.done` is set when it is gone and reaped.
 
         Args:
             here: True to finish a child that has exited by itself in this call, which then may wait for locks and for moments.
@@ -327,7 +327,7 @@ class Reaper:
                     now = time.monotonic()
                     jobs = [job for job in jobs if self._still_busy(job, selector, now)]
                 except Exception:
-                    # This thread must not die while there are children: nobody else would end them.
+                    # This thread must not die while there are children: no other thread would end them.
                     logger.exception("unexpected error in the reaper, which continues")
                     time.sleep(_POLL_SECONDS)  # an error that repeats must not take a processor
             watchdog.retire()
@@ -347,7 +347,7 @@ class Reaper:
                         selector.register(descriptor, selectors.EVENT_READ, job)
                         job.watched.append(descriptor)
                     except (OSError, KeyError, ValueError):
-                        # No memory, or closed under our hands: this one is polled, and the thread lives on for all others.
+                        # No memory, or closed meanwhile: this one is polled, and the thread lives on for all others.
                         job.polled = True
                 jobs.append(job)
             else:
@@ -358,7 +358,7 @@ class Reaper:
         job.child.poll_exit()
         if job.polled:
             job.child.discard_output()
-        # After SIGKILL nothing is left to be tried: a sequence that ends without an exit ends all the same.
+        # After SIGKILL no step is left: the sequence ends even without an exit.
         while job.child.exited or now >= job.deadline:
             if not job.advance(now):
                 for descriptor in job.watched:

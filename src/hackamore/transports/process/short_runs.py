@@ -25,7 +25,7 @@ class ShortRun:
     def __init__(self, child_id: str = "") -> None:
         self.child_id = child_id
         self.cancelled: bool = False
-        self._lock = threading.RLock()  # a garbage collection inside of it may cancel
+        self._lock = threading.RLock()  # a garbage collection inside it may cancel
         self._process: subprocess.Popen[bytes] | None = None
 
     def run(self, argv: Sequence[str], seconds: float | None, **how: Any) -> subprocess.CompletedProcess[bytes]:
@@ -61,7 +61,7 @@ class ShortRun:
                     watchdog.started(self.child_id, who)
                 output, errors = process.communicate(timeout=seconds)
             except BaseException:
-                # Not reaped yet, so its pid is nobody else's. The shells of the real CLI have groups of their own.
+                # Not reaped yet, so its pid is not reused. The shells of the real CLI have groups of their own.
                 self._kill(process, descendants(process.pid))
                 raise
             finally:
@@ -76,7 +76,7 @@ class ShortRun:
         with self._lock:
             self.cancelled = True
             if self._process is not None:
-                # What it started (the program behind a wrapper script) holds its output open, and would be waited for.
+                # Its children (the program behind a wrapper script) would keep its output open, and `run` waiting.
                 self._kill(self._process)
 
     def _kill(self, process: subprocess.Popen[bytes], started: Sequence[tuple[int, str]] = ()) -> None:

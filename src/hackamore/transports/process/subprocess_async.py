@@ -38,7 +38,7 @@ class AsyncChildProcess(ChildProcess):
         """Start the process, off the event loop: a fork of a large host takes long enough to be felt by an event loop."""
         if self._started_ahead:
             return
-        # Called again after a cancellation, it goes on with the start that is under way.
+        # Called again after a cancellation, it continues the start that is under way.
         if self._starting is None:
             try:
                 self._starting = Call(lambda: self._spawn(plan))
@@ -65,7 +65,7 @@ class AsyncChildProcess(ChildProcess):
         """Return the next bytes of stdout; b"" at their end, or half a second after the exit."""
         child = self._started()
         # One turn of the loop for each read, not for each frame: other tasks must get their time. Before the read, never after it:
-        # a cancellation here must not throw away what was taken. A wait is such a turn, too.
+        # a cancellation here must not throw away what was taken. A wait is also such a turn.
         if self._more_is_likely:
             await anyio.lowlevel.checkpoint()
         else:

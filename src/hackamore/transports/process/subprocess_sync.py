@@ -58,5 +58,5 @@ class SyncChildProcess(ChildProcess):
         child = self._stop_early()
         if child is not None:
             child.stop(turn_open=turn_open, here=True)
-            if not child.busy_in_this_thread:  # in a signal handler: the read that it interrupted has to go on first
+            if not child.busy_in_this_thread:  # in a signal handler: the read that it interrupted has to continue first
                 wait_for(child.done)

@@ -61,7 +61,7 @@ class Watchdog:
 
     def _add(self, line: str) -> None:
         if self._process is not None and self._process.poll() is not None:
-            # It was killed (for want of memory, say): those who are there already get a new one.
+            # It was killed (for lack of memory, say): running children get a new one.
             _close(self._process)
             self._process = None
         self._note(line)
@@ -69,7 +69,7 @@ class Watchdog:
             self._process = _start(self._list)
 
     def started(self, child_id: str, who: Identity) -> None:
-        """Tell who the child is, now that it runs."""
+        """Record the identity of a child that now runs."""
         with self._lock:
             if child_id in self._children:
                 self._children[child_id] = who
@@ -110,7 +110,7 @@ class Watchdog:
         self._close_list()
         if process is not None:
             _close(process)
-            process.returncode = 0  # it is not ours to wait for
+            process.returncode = 0  # only the parent can wait for it
 
     def _note(self, line: str) -> None:
         """Append a line; begin again when no child is left, or with the present ones when the list has become long."""
@@ -175,7 +175,7 @@ def _start(children: int) -> subprocess.Popen[bytes] | None:
 
 
 def _retire(process: subprocess.Popen[bytes]) -> None:
-    # It has nothing on its list, so there is nothing that it could still do; and if it was stopped (SIGSTOP) it would not end by itself.
+    # Its list is empty, so it has nothing left to do; and if it was stopped (SIGSTOP) it would not exit by itself.
     process.kill()
     _close(process)
     process.wait()

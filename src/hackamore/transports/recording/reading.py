@@ -183,7 +183,7 @@ def _parts(line: bytes) -> tuple[dict[str, Any], bytes | None]:
         raise ValueError("it is not an object")
     if "f" not in fields:
         return fields, None
-    # Somebody's tool has written it anew.
+    # Another tool has rewritten the line.
     return fields, json.dumps(fields.pop("f"), separators=(",", ":")).encode()
 
 

@@ -55,10 +55,10 @@ class Sink(Protocol):
     """Takes whole lines."""
 
     def write(self, line: bytes) -> None:
-        """Take one line, its line end included. Raises nothing."""
+        """Write one line, its line end included. Raises nothing."""
 
     def close(self) -> None:
-        """Take that no more will come."""
+        """Close the sink: no more lines follow."""
 
 
 class TapeFile:
@@ -84,7 +84,7 @@ class TapeFile:
             if not fresh and error.errno == errno.ELOOP and os.path.islink(path):
                 raise ValueError("it is a symbolic link; name the file that it points to") from None
             raise
-        self._lock = threading.RLock()  # a garbage collection inside of it may record an end
+        self._lock = threading.RLock()  # a garbage collection inside it may record an end
         try:
             if fresh:
                 os.fchmod(self._descriptor, 0o600)
@@ -116,10 +116,10 @@ class TapeFile:
 
 
 def _check_is_trace(descriptor: int) -> None:
-    """See that a file that is there was written here, and begin a new line in it if it was interrupted in one."""
+    """Check that an existing file is a trace, and begin a new line in it if its last one is not complete."""
     size = os.fstat(descriptor).st_size
     if not size:
-        with suppress(OSError):  # somebody else's file, which only they can close to others
+        with suppress(OSError):  # another user's file, whose mode only that user can change
             os.fchmod(descriptor, 0o600)
         return
     if f'"format":"{FORMAT}"'.encode() not in os.pread(descriptor, 200, 0):
@@ -273,7 +273,7 @@ class SessionRecord:
             return True
 
     def begin(self, plan: LaunchPlan) -> None:
-        """Take how the session is started."""
+        """Record how the session is started."""
         self._began = time.monotonic()
         self._one_shot = plan.stdin is not None
         redactor = self._redactor
@@ -287,25 +287,25 @@ class SessionRecord:
         )
 
     def start_failed(self, error: BaseException) -> None:
-        """Take that it could not be started."""
+        """Record that the session could not be started."""
         self._once("start_error", error=type(error).__name__, message=self._redactor.text(str(error)))
         self.end()
 
     def sent(self, data: bytes) -> None:
-        """Take bytes for the CLI."""
+        """Record bytes for the CLI."""
         with self.lock:
             if self.ended:
                 return
             self._unsent += data
             if self._one_shot:
-                return  # a prompt, which is no frame, and goes on until the input ends
+                return  # a prompt, which is not a frame and continues until the input ends
             *lines, self._unsent = self._unsent.split(b"\n")
             for line in lines:
                 if line.strip():
                     self._keep("out", line)
 
     def received(self, data: bytes) -> None:
-        """Take bytes of the CLI; b"" is their end."""
+        """Record bytes of the CLI; b"" is their end."""
         if not data:
             self.output_ended()
             return
@@ -333,7 +333,7 @@ class SessionRecord:
         self.sink.write(_line({"s": self._session, "t": seconds, "k": "in"}, kept))
 
     def input_ended(self) -> None:
-        """Take that nothing more will be sent."""
+        """Record the end of the input of the CLI."""
         with self.lock:
             if self._one_shot and self._unsent:
                 text = self._redactor.text(self._unsent.decode("utf-8", "surrogateescape"))
@@ -342,7 +342,7 @@ class SessionRecord:
             self._once("end_input")
 
     def output_ended(self) -> None:
-        """Take that the CLI will send nothing more."""
+        """Record the end of the output of the CLI."""
         with self.lock:
             tail = self._framer.receive_eof()
             if isinstance(tail, bytes) and not self.ended:
@@ -350,7 +350,7 @@ class SessionRecord:
             self._once("eof")
 
     def exited(self, code: int | None) -> None:
-        """Take how it ended."""
+        """Record the exit code."""
         if not self._exit_known:
             self._exit_known = True
             self._once("exit", code=code)
@@ -370,7 +370,7 @@ class SessionRecord:
         self.end()
 
     def end(self, stderr_tail: bytes = b"") -> None:
-        """Take that nothing more will be recorded, and what was on stderr. Idempotent."""
+        """End the record, with the last output on stderr. Idempotent."""
         with self.lock:
             if not self.ended:
                 if stderr_tail:
@@ -430,13 +430,13 @@ class Pieces:
         self._keep = keep
         self._write_line = write
         self._waiting: list[_Piece] = []
-        self._open: dict[tuple[Any, ...], tuple[Any, ...]] = {}  # a conversation -> its block, which may go on
+        self._open: dict[tuple[Any, ...], tuple[Any, ...]] = {}  # a conversation -> its block, which may continue
         self._length = 0
         self.size: int = 0
         self._next_look = _ENOUGH
 
     def take(self, line: bytes, seconds: float) -> bool:
-        """Take a line of the CLI if it is a piece; return False if it is something else."""
+        """Buffer a line of the CLI if it is a piece; return False if it is something else."""
         piece = _piece(line, seconds)
         if piece is None:
             for conversation in _ended(line) if self._waiting else ():
@@ -453,12 +453,12 @@ class Pieces:
         if self._length >= self._next_look:
             if len({piece.block for piece in self._waiting if piece.block}) == 1:
                 self._write_what_is_over()
-            # What cannot be written yet is looked at again once it is half as long again: the time grows with the text.
+            # Text that cannot be written yet is examined again once it is half as long again: the total time is linear.
             self._next_look = self._length + max(_ENOUGH, self._length // 2)
         return True
 
     def follow(self, line: bytes) -> bool:
-        """Let a line wait that came between two pieces: to write these apart would split a secret. Return False if none wait."""
+        """Buffer a line that came between two pieces: to write these apart would split a secret. Return False if none wait."""
         if self._waiting:
             self._add(_Piece(line, 0.0, (), "", ""))
         return bool(self._waiting)
@@ -481,7 +481,7 @@ class Pieces:
         beginning = max(0, len(whole) - _MOST)
         words = whole[beginning:].rsplit(maxsplit=_WORDS)
         over = beginning + (len(words[0]) if len(words) > _WORDS else 0)
-        told = whole.rstrip()[: -len(words[-1])] if len(words) > _WORDS else whole  # the last word may go on
+        told = whole.rstrip()[: -len(words[-1])] if len(words) > _WORDS else whole  # the last word may continue
         count = length = reached = 0
         for number, piece in enumerate(self._waiting, 1):
             reached += len(piece.text)
@@ -574,7 +574,7 @@ class _Recorded(Generic[T]):
 
     @contextmanager
     def _starting(self, plan: LaunchPlan) -> Iterator[None]:
-        if not self._made:  # a start that was cancelled is gone on with
+        if not self._made:  # a start that was cancelled is continued
             self._record = self._begin(plan)
             self._made = True
             self._record.begin(plan)
@@ -613,7 +613,7 @@ class RecordedAsync(_Recorded[AsyncTransport]):
     _abandoned = False
 
     async def _tell(self, take: Callable[[], None], data: bytes | None = None) -> None:
-        """Have something recorded, also if this is cancelled: in a thread if it takes long, or if another is at it."""
+        """Record something, even if this is cancelled: in a thread if it takes long, or if another one records."""
         if self._record.ended or not (self._threads or self._record.takes_long(data)):
             take()
             return

@@ -53,7 +53,7 @@ def _word(literal: str, letter: str = "[A-Za-z0-9]") -> str:
     return rf"(?:(?<!{letter}{literal})|(?<=\\[nrtbf]{literal})|(?<=\\u[0-9a-fA-F]{{4}}{literal}))"
 
 
-# How the patterns below stay linear. Each begins with a literal, which `re` finds by a scan. What may repeat without a limit is possessive
+# How the patterns below stay linear. Each begins with a literal, which `re` finds by a scan. A part without a limit is possessive
 # (`*+`), and holds no further beginning of its pattern, or is consumed by the match. Texts are searched as UTF-8: `lower` moves nothing.
 Span = tuple[int, int, str | bytes]
 """Where a finding begins and ends, and its kind, or what is written there."""
@@ -188,8 +188,8 @@ class Places:
 
     def __init__(self, vault: Vault, cwd: str | None, environment: Mapping[str, str]) -> None:
         self._vault = vault
-        found: dict[str, str] = {}  # what stands in texts -> its placeholder
-        self.live: dict[str, str] = {}  # a placeholder -> what stands for it here
+        found: dict[str, str] = {}  # a spelling in texts -> its placeholder
+        self.live: dict[str, str] = {}  # a placeholder -> its value here
         self.add(found, "cwd", [cwd or _existing(os.getcwd)])
         self.add(found, "config", [environment.get("CLAUDE_CONFIG_DIR", "")])
         self.add(found, "home", [environment.get("HOME", ""), os.path.expanduser("~")])
@@ -218,7 +218,7 @@ class Places:
         ]
 
     def add(self, found: dict[str, str], kind: str, folders: Iterable[str]) -> None:
-        """Take folders of one kind: as they are, with links resolved, and as the CLI spells them in names of its own files."""
+        """Add folders of one kind: as they are, with links resolved, and as the CLI spells them in names of its own files."""
         for folder in folders:
             plain = folder.rstrip("/")
             if not plain.startswith("/"):
@@ -329,7 +329,7 @@ _BEHIND = (
     # <name>value</name>; "name": "DB_PASSWORD", "value": "..."; --name value
     r"|>([^\s<>]{8,}+)(?=</)"
     r"|\\*+[\"']\s*+,\s*+\\*+[\"']value\\*+[\"']\s*+:\s*+\\*+[\"']([^\"'\\]{8,})"
-    # It is not consumed: behind a word that is no flag the next word may be a name with a value.
+    # It is not consumed: behind a word that is not a flag the next word may be a name with a value.
     rf"|\s++[\"']?+(?!-)(?={_VALUE.replace('(', '(?P<flag>', 1)}))"
 )
 _KINDS_OF_KEYS = ("api", "access", "private", "secret", "account", "signing", "encryption")
@@ -456,7 +456,7 @@ class Known:
         for text in texts:
             kinds = text.translate(self._KINDS)
             for odd in range(2):
-                # Those that few others have: many URLs begin in the same way. Then pairs that are not of small letters or digits.
+                # Prefer rare places, because many URLs begin alike; then pairs that are not of small letters or digits.
                 _, at = min(
                     (
                         len(self._places.get(text[at : at + 4], ())) // 8
@@ -813,7 +813,7 @@ def _values_of_plan(plan: LaunchPlan) -> Iterator[str]:
                 configurations.append(json.loads(text))
     for value in (*own, *masked_values(configurations)):
         yield value
-        # A tool may repeat what stands behind the scheme of a header.
+        # A tool may repeat the value after the scheme of a header.
         if (scheme := _SCHEME.fullmatch(value)) and (_looks_secret(scheme[1]) or "bearer" in value.lower()):
             yield scheme[1]
     for value in (*plan.environment.values(), *_arguments(configurations)):

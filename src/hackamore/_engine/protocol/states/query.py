@@ -90,7 +90,7 @@ ONE_SHOT: dict[tuple[State, Trigger], Cell] = {
     (_S.STREAMING, _H.EXITED_WITH_ERROR): Cell(_Y.RAISE_PROCESS_ERROR, _S.CLOSED),
     (_S.STREAMING, _H.EXITED_WITH_ERROR_STRICT): Cell(_Y.RAISE_PROCESS_ERROR, _S.CLOSED),
     (_S.STREAMING, _H.DEADLINE): Cell(_Y.RAISE_TURN_TIMEOUT, _S.CLOSED),
-    # It closed its output and goes on without a result: nothing more can come, so it is stopped and reported.
+    # The CLI closed its output and still runs without a result: no more output can come, so it is stopped and reported.
     (_S.STREAMING, _H.STILL_RUNNING): Cell(_Y.RAISE_PROCESS_ERROR, _S.CLOSED),
     (_S.STREAMING, _H.FAILED): Cell(_Y.RAISE_FAILURE, _S.CLOSED),
     (_S.STREAMING, _H.STOPPED): Cell(_Y.NOTHING, _S.ENDING),

@@ -61,7 +61,7 @@ LIFECYCLE: dict[tuple[SessionState, LifecycleTrigger], SessionState] = {
     (_L.RUNNING, _LH.FAILURE): _L.FAILED,
     (_L.STOPPING, _LH.STOP): _L.STOPPING,
     (_L.STOPPING, _LH.ENDED_WELL): _L.STOPPED,
-    # Whatever breaks while we stop it, it was we who ended it.
+    # A failure during a stop is a consequence of the stop.
     (_L.STOPPING, _LH.FAILURE): _L.STOPPED,
     (_L.STOPPED, _LH.STOP): _L.STOPPED,  # `stop()` may be called in any state
     (_L.FAILED, _LH.STOP): _L.FAILED,  # callers keep the error
@@ -97,7 +97,7 @@ _K, _KH = Handshake, HandshakeTrigger
 HANDSHAKE: dict[tuple[Handshake, HandshakeTrigger], Handshake] = {
     (_K.NONE, _KH.ENDED): _K.NONE,
     (_K.UNSENT, _KH.SENT): _K.SENT,
-    # Requests that come too early wait for our `initialize`.
+    # Requests that come too early wait until `initialize` is sent.
     (_K.UNSENT, _KH.REQUEST): _K.UNSENT,
     (_K.UNSENT, _KH.ENDED): _K.FAILED,
     (_K.SENT, _KH.REQUEST): _K.IMPLICIT,  # 2.1.327 asks in-process servers before it answers `initialize`
@@ -160,7 +160,7 @@ _T, _TH = TurnState, TurnTrigger
 TURN: dict[tuple[TurnState, TurnTrigger], TurnState] = {
     (_T.QUEUED, _TH.REPORTED_QUEUED): _T.QUEUED,
     (_T.STARTED, _TH.REPORTED_QUEUED): _T.QUEUED,
-    # Whatever is reported as withdrawn before it was started gets no result; afterwards its result comes first or soon.
+    # A prompt reported as cancelled before it started gets no result. Once started, its result comes before the report or soon after.
     (_T.QUEUED, _TH.WITHDRAWN): _T.INTERRUPTED,
     (_T.STARTED, _TH.WITHDRAWN): _T.STARTED,
     (_T.QUEUED, _TH.REFUSED): _T.FAILED,

@@ -94,7 +94,10 @@ RULES = (
     ),
     _rule(9, r"\bhappenings?\b", "trigger, event"),
     _rule(
-        15, r"\b(?:[Ww]e|us|(?<!\bof )[Oo]urs?|[Ll]et's)\b", '"you" is the reader, "Hackamore" the library', re.NOFLAG
+        15,
+        r"\b(?:[Ww]e|(?<!\d )us|(?<!\bof )[Oo]urs?|[Ll]et's)\b",
+        '"you" is the reader, "Hackamore" the library',
+        re.NOFLAG,
     ),
 )
 

@@ -53,7 +53,7 @@ def _after_fork() -> None:
     _forks += 1
 
 
-# trio waits for each event once, in an epoll object that a forked copy shares: the copy may have taken the event, so the wait begins anew.
+# trio waits for each event once, in an epoll object that a forked copy shares: the copy may have taken the event, so the wait begins again.
 os.register_at_fork(after_in_parent=_after_fork)
 
 
@@ -106,7 +106,7 @@ class Driver:
     def look(self) -> bool:
         """Look at the core again, in the middle of the wait for output; return False where that wait has to end (see `wake`)."""
         callbacks = self._core.callbacks
-        # While callbacks are served their answers are collected: a queue of quick ones would recurse.
+        # While callbacks run, their answers are collected: a queue of quick ones would recurse.
         busy = self._serving or callbacks.to_run or callbacks.to_stop or self._woken or self._forks != _forks
         return not busy and self._scope is not None and self._may_wait_on(time.monotonic())
 
@@ -114,7 +114,7 @@ class Driver:
         """Call a function in the loop's thread and look at the core afterwards; from any thread."""
 
         def do() -> None:
-            self._core.deadlines.now = time.monotonic()  # what it starts counts from now, not from the last read
+            self._core.deadlines.now = time.monotonic()  # a new timeout counts from now, not from the last read
             function()
             self.wake()
 

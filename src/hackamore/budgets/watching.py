@@ -111,7 +111,7 @@ class Watch(Observation):
         )
 
     def _end(self, turn_ids: tuple[str, ...], error: BudgetError) -> None:
-        if not turn_ids:  # nobody waits for a turn that the CLI began itself
+        if not turn_ids:  # no caller waits for a turn that the CLI began itself
             if not self._alone:
                 self._alone = True
                 self._subject.warn("BUDGET_SPENT", f"Work that no prompt started is interrupted. {error}")

@@ -53,7 +53,7 @@ class Postgres:
 
     def __init__(self, settings: Mapping[str, Any], prepare: Callable[[psycopg.Connection[Any]], None]) -> None:
         self._settings = {**_DEFAULTS, **settings, "autocommit": True}
-        self._prepare = weakref.WeakMethod(prepare)  # an owner that is forgotten closes the connection at once
+        self._prepare = weakref.WeakMethod(prepare)  # an owner that is forgotten closes the connection immediately
         self.connection: psycopg.Connection[Any] | None = None
         self._renew()
         _all.add(self)

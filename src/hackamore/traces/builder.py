@@ -140,11 +140,11 @@ class SessionBuilder:
         return self._builder.items[number]
 
     def moment(self, at: float) -> None:
-        """Take that something happened then."""
+        """Extend the session to a time."""
         self.info.seconds = max(self.info.seconds, at)
 
     def close(self, number: int, at: float, outcome: object = None, status: str = "") -> None:
-        """Take that an item is over."""
+        """End an item."""
         item = self.item(number)
         item.end = max(at, item.start)
         if outcome is not None:
@@ -424,7 +424,7 @@ class SessionBuilder:
             self.item(parent).decision = short(f"{verb} {source}{f': {reason}' if reason else ''}")
 
     def cancelled(self, at: float, line: int, request_id: str) -> None:
-        """Take that the CLI no longer waits for an answer."""
+        """End a request that the CLI cancelled."""
         number = self._asked.pop(f"in {request_id}", None)
         if number is not None:
             self.item(number).refs.append(("cancel", line, -1))
@@ -563,7 +563,7 @@ class SessionBuilder:
     # -- the process ------------------------------------------------------------------------------------------------
 
     def started(self, at: float, line: int, fields: dict[str, Any]) -> None:
-        """Take how the session was started."""
+        """Add the start of the session."""
         arguments = [str(part) for part in as_list(fields.get("arguments"))]
         self.add(at, "session", "start", " ".join(arguments), refs=[("entry", line, -1)])
         self.fact("folder", fields.get("cwd"))
@@ -577,14 +577,14 @@ class SessionBuilder:
                 self.rule(name, value or "all tools run without asking")
 
     def start_failed(self, at: float, line: int, fields: dict[str, Any]) -> None:
-        """Take that the CLI could not be started."""
+        """Add a failed start of the CLI."""
         self._refused = self.add(
             at, "session", "start", fields.get("message"), outcome=short(fields.get("error")), status="failed",
             refs=[("entry", line, -1)],
         )  # fmt: skip
 
     def exited(self, at: float, line: int, code: Any) -> None:
-        """Take how the CLI ended."""
+        """Add the end of the CLI."""
         code = code if isinstance(code, int) else None
         number = self.add(
             at, "session", "exit", "no status" if code is None else f"exit code {code}",
@@ -593,13 +593,13 @@ class SessionBuilder:
         self._exit = code, number
 
     def stderr(self, at: float, line: int, text: object) -> None:
-        """Take what the CLI wrote to stderr."""
+        """Add the output of the CLI on stderr."""
         number = self.add(at, "session", "stderr", text, status="failed", refs=[("stderr", line, -1)])
         if self._first_stderr is None:
             self._first_stderr = number
 
     def stopped(self, at: float, line: int, how: str) -> None:
-        """Take that the host stopped the session, or forgot it."""
+        """Add the stop of the session by its host."""
         self._stopped = how, self.add(at, "session", "stop", how, status="note", refs=[("entry", line, -1)])
 
     def bad_line(self, at: float, line: int, text: object) -> None:
@@ -607,7 +607,7 @@ class SessionBuilder:
         self.add(at, "session", "no frame", text, status="failed", refs=[("entry", line, -1)])
 
     def ended(self) -> None:
-        """Take that the recording is complete."""
+        """Mark the recording as complete."""
         self._ended = True
 
     # -- the end ----------------------------------------------------------------------------------------------------
@@ -715,7 +715,7 @@ _NUMBERS = frozenset({"type", "total_cost_usd", "usage", "modelUsage", "model_us
 
 def _usage(tokens: Tokens) -> dict[str, int]:
     counts = {name: getattr(tokens, name) for name in ("input", "output", "cache_read", "cache_write")}
-    return {name: count if count < 2**53 else 0 for name, count in counts.items()}  # more is no number of a page
+    return {name: count if count < 2**53 else 0 for name, count in counts.items()}  # a page cannot show more
 
 
 _REASONS = {

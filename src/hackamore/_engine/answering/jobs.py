@@ -66,7 +66,7 @@ class Answers(Protocol):
 
 class Silence(Protocol):
     def answered(self) -> object:
-        """Note that an answer was given."""
+        """Restart the measured silence after an answer."""
 
 
 class JobParts(Protocol):
@@ -94,7 +94,7 @@ class JobParts(Protocol):
 
     @property
     def observers(self) -> Observers | None:
-        """Hear of each callback; None without observers."""
+        """The observers of callbacks; None without observers."""
 
 
 class Job:

@@ -87,7 +87,7 @@ class Observers:
                 self._call("ready")
             case events.Ended(error=error, exit_code=exit_code):
                 self.ended(error, exit_code)
-            case _:  # nobody asked for the others so far
+            case _:  # no observer needs the others
                 pass
 
     def messages(self, messages: list[Any], turn_ids: tuple[str, ...]) -> None:
@@ -139,7 +139,7 @@ class Observers:
             job.with_meta(call.meta)
 
     def callback_ended(self, request_id: str, end: CallbackEnd) -> None:
-        """Note how a callback ended. `report` follows once its answer was written: the CLI waits for that, and not for observers."""
+        """Record the end of a callback. `report` follows once its answer was written: the CLI waits for that, and not for observers."""
         call = self._calls.pop(request_id, None)
         if call is not None:
             self._answered.append((call, end))

@@ -82,7 +82,7 @@ def describe_call(job: Job, server: str, head: Head) -> bool:
     try:
         call = _call(head.params)
     except ValueError:
-        return False  # the server says so
+        return False  # the server reports it
     job.tool, job.tool_use_id, job.request = f"mcp__{server}__{call.name}", call.meta.tool_use_id, call.arguments
     return True
 
@@ -257,7 +257,7 @@ class Servers:
         self._entries = {name: Entry(name, server) for name, server in servers.items()}
         self._offered: dict[str, Entry] = {}
         self._drop = drop
-        # What the CLI was told last, to be told again when a replacement fails half-way.
+        # The servers of the last accepted request, which is repeated when a replacement fails half-way.
         self._wire: dict[str, Any] = {name: {"type": "sdk", "name": name} for name in servers}
 
     def find(self, name: str) -> Entry | None:
@@ -299,7 +299,7 @@ class Servers:
             change = yield from self._step(dict(wire), dict(inside))
         except ControlRejectedError:
             if first is not None:
-                with contextlib.suppress(HackamoreError):  # what was raised first says more
+                with contextlib.suppress(HackamoreError):  # the first error explains more
                     yield from self._step(before, previous)
             raise
         if first is None:
@@ -321,7 +321,7 @@ class Servers:
                 self._drop(entry)
             raise
         except BaseException:
-            # Nobody knows whether it was accepted: both can be reached until the next replacement.
+            # It may have been accepted: both can be reached until the next replacement.
             self._entries.update(offered)
             self._offered = {}
             raise

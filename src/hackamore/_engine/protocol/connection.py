@@ -228,7 +228,7 @@ class Connection:
         self._mirrored = mirrored
         self._random_bytes = random_bytes
         self._peer_only_listens = role is Role.CLI
-        # What comes in
+        # Input
         self._framer = LineFramer(self._limits.line_bytes)
         self._always_plain, self._plain_and_nameless = _PLAIN_FOR[role]
         self._floods = False  # True after a read with plain messages alone: the next one is likely to have no others
@@ -239,13 +239,13 @@ class Connection:
         self._events: list[events.Event] = []
         self._any_message = False
         self._work = Work.WORKING if one_way else Work.UNKNOWN  # the launch gives the prompt
-        # What goes out: frames to write, and those that are held until the handshake is confirmed
+        # Output: frames to write, and those that are held until the handshake is confirmed
         self._input = Half.CLOSED if one_way else Half.OPEN
         self._output = Half.OPEN
         self._process = Process.ALIVE
         self._frames: list[bytes] = []
         self._held: deque[tuple[PendingRequest | PromptRecord, bytes]] = deque()
-        # Our requests, and the peer's, of which a host keeps those that come before its `initialize`
+        # Requests of this side, and the peer's, of which a host keeps those that come before its `initialize`
         self._pending: Ledger[PendingRequest] = Ledger()
         self._internal: deque[str] = deque()
         self._counter = 0
@@ -289,7 +289,7 @@ class Connection:
     @property
     def input_may_close(self) -> bool:
         """True while stdin may be closed: it was requested and the joint rule holds."""
-        # Read after every step of a driver, so the rest of the rule is looked at only once closing was asked for.
+        # Read after every step of a driver, so the rest of the rule is looked at only after a request to close.
         return self._input is Half.CLOSING and not self.over and states.input_may_close(self.snapshot())
 
     @property
@@ -493,7 +493,7 @@ class Connection:
     def _on_bad_line(self, error: DecodeError) -> None:
         self._bad_lines += 1
         self._last_bad_line = error.line = self.mask(error.line)
-        # What failed below it, and the frames between, hold the line as it came. `tblib` pickles them, reporters of errors send them.
+        # The error below it and the frames between hold the line as it came. `tblib` pickles them, reporters of errors send them.
         error.__context__ = error.__traceback__ = None
         self._emit(events.BadLine(error, self._bad_lines))
         if self._judges_lines and self._bad_lines >= self._limits.consecutive_decode_errors:
@@ -568,7 +568,7 @@ class Connection:
         return next((source for source in named if source not in (None, "none")), None)
 
     def _read_capabilities(self, capabilities: list[str]) -> None:
-        """Note whether the CLI reports on prompts: then a turn that it starts by itself is not taken for one of this side."""
+        """Read whether the CLI reports on prompts: then a turn that it starts by itself is not taken for one of this side."""
         if _REPORTS_ON_PROMPTS in capabilities:
             self.turns.reported = True
 
@@ -836,7 +836,7 @@ class Connection:
         answer = read_answer(frame)
         request_id = answer.request_id or frame.outer_request_id or ""
         request = self._pending.get(request_id)
-        if request is None or not request.written:  # late, or a request of ours that the CLI plays back
+        if request is None or not request.written:  # late, or a played back request of this side
             self.log.debug("no request waits for the control response to %r", request_id)
         elif request_id == self._initialize_id:
             self._initialize_answered(request, answer)

@@ -148,7 +148,7 @@ class Feeder(Job):
                     return
                 self._give(prompt)
         finally:
-            close = getattr(iterator, "close", None)  # a generator that is given up runs its `finally` now
+            close = getattr(iterator, "close", None)  # an abandoned generator runs its `finally` now
             if close is not None:
                 close()
 

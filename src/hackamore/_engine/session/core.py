@@ -219,7 +219,7 @@ class SessionCore(Generic[A]):
         while True:
             try:
                 warning = self._to_tell.popleft()
-            except IndexError:  # several threads may tell at once
+            except IndexError:  # several threads may deliver at the same time
                 return
             # `warnings.warn` has shown some already.
             level = logging.DEBUG if warning in self._issued else logging.WARNING
@@ -242,7 +242,7 @@ class SessionCore(Generic[A]):
         """Apply expired timeouts, after processing data that has already arrived."""
         connection = self.connection
         if connection.has_news:
-            self.pump(now)  # what came in time counts, also if this program was too busy to read it
+            self.pump(now)  # data that came in time counts, also if this program was too busy to read it
         for kind, name, seconds in self.deadlines.passed(now):
             match kind:
                 case "request":
@@ -310,7 +310,7 @@ class SessionCore(Generic[A]):
         self.ask_stop()
         self.deadlines.now = now
         connection.begin_stop()
-        # `working` is also a turn that the CLI began by itself: it went on for 5 s after the stop, with tools and all.
+        # `working` is also a turn that the CLI began by itself: it ran for 5 s after the stop, with tools and all.
         if not connection.over and connection.working and not self.abandoned:
             waiting = any(turn.state is TurnState.QUEUED for turn in connection.turns.open)
             try:
@@ -320,7 +320,7 @@ class SessionCore(Generic[A]):
             self.deadlines.arm("stop", "", self.interrupt_seconds)
 
     def output_ended(self, now: float) -> None:
-        """Take that stdout has ended: the exit has to follow."""
+        """Start the timeout of the exit, after the end of stdout."""
         self.deadlines.now = now
         self.deadlines.arm("exit", "", EXIT_SECONDS)
 
@@ -336,7 +336,7 @@ class SessionCore(Generic[A]):
         self.deadlines.arm("input", "", EXIT_SECONDS)
 
     def input_closed(self, now: float) -> None:
-        """Take that stdin was closed, because all is done: the CLI is to exit by itself."""
+        """Start the timeout of the exit, after stdin was closed because all is done."""
         self.deadlines.now = now
         self.audience.pumped()
         self.deadlines.arm("finish", "", self.options.timeouts.after_result)
@@ -501,7 +501,7 @@ class SessionCore(Generic[A]):
         connection = self.connection
         if connection.over or self.stop_asked:  # a stop has interrupted it already
             return
-        if self.kind == "query":  # it ends with each turn that is given up
+        if self.kind == "query":  # it ends with each turn that timed out
             self.audience.turn_given_up("", error)
             return
         self.interrupt_all(cancel_queued=False)
@@ -519,7 +519,7 @@ class SessionCore(Generic[A]):
     # -- what happened -------------------------------------------------------------------------------------------------
 
     def pump(self, now: float) -> None:
-        """Take what the connection reports, until there is nothing more."""
+        """Process the events of the connection, until there are none."""
         self.deadlines.now = now
         connection = self.connection
         storing, observers = self.storing, self.observers
@@ -536,10 +536,10 @@ class SessionCore(Generic[A]):
         if storing is not None:
             storing.move()
         if self.deadlines:
-            if news:  # whatever comes, the CLI is at work: `after_result` counts its silence
+            if news:  # with any message the CLI is at work: `after_result` counts its silence
                 self.deadlines.disarm("after_result", "")
             if news or not connection.unsettled:
-                self.deadlines.disarm("settle", "")  # keep-alives are no news, and put nothing off
+                self.deadlines.disarm("settle", "")  # keep-alives do not count, and postpone nothing
         if connection.unsettled and not self.deadlines.is_armed("settle", ""):
             self.deadlines.arm("settle", "", SETTLE_SECONDS)
         self.audience.pumped()
@@ -549,12 +549,12 @@ class SessionCore(Generic[A]):
             self.settled.wake()
 
     def callback_ended(self, job: Job, outcome: object, error: BaseException | None, now: float) -> None:
-        """Take how a callback ended: from here on the CLI may be silent for as long as it may be at all."""
+        """Finish a callback and restart the idle timeout of its turn."""
         self.deadlines.now = now
         self.callbacks.finish(job, outcome, error)
 
     def received(self, now: float) -> None:
-        """Take that bytes came; what is in them comes with `pump`."""
+        """Restart the timeouts of silence: bytes came, and `pump` processes them."""
         self.deadlines.now = now
 
     def deliver(self, event: core_events.MessagesReceived, *, to_cursors: bool = True) -> None:
@@ -738,7 +738,7 @@ def driver_error(error: Exception) -> HackamoreError:
 
 
 def _log(log: SessionLog, event: core_events.Event) -> None:
-    """Say what happened: kinds, sizes and states, and nothing of what is in it."""
+    """Return an event for the log: kinds, sizes and states, and no content."""
     match event:
         case core_events.MessagesReceived():
             turn = {"turn_id": event.turn_ids[0]} if event.turn_ids else {}

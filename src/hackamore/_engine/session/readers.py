@@ -59,7 +59,7 @@ class Unread:
 
     def __init__(self) -> None:
         self.size: int = 0
-        # what inboxes held that nobody has any more. The garbage collector adds to it, in any thread.
+        # bytes of inboxes that were collected. The garbage collector adds to it, in any thread.
         self.gone: deque[int] = deque()
 
     def count(self) -> int:
@@ -75,7 +75,7 @@ class Inbox:
     def __init__(self) -> None:
         self.items: deque[Any] = deque()
         self.size: int = 0  # their bytes on the wire
-        self.unread: Unread = Unread()  # what counts them together with those of other inboxes
+        self.unread: Unread = Unread()  # the count of all inboxes
         self.added: int = 0  # the bytes of all that was ever added
         self.more: Flag = Flag()  # woken when something was added or it is over
         self.over: bool = False
@@ -106,7 +106,7 @@ class Inbox:
         return item
 
     def end(self, error: HackamoreError | None = None) -> None:
-        """Take that nothing more comes."""
+        """End the inbox."""
         if not self.over:
             self.over = True
             self.error = error
@@ -363,7 +363,7 @@ class Readers:
             size = size_of(event)
             for inbox in inboxes:
                 inbox.add((event,), size)
-            if not self._core.connection.over:  # what is over has no limit to warn of
+            if not self._core.connection.over:  # a session that is over has no limit to warn of
                 self.held()
 
     def pumped(self) -> None:

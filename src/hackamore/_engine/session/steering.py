@@ -55,7 +55,7 @@ class SteeredQuery:
         self._overtime = Overtime(session.options.timeouts, session.deadlines)
         self._unread = 0
         self._added = 0
-        self._readers = Readers(session, lambda: self._unread)  # callbacks may send prompts and read, too
+        self._readers = Readers(session, lambda: self._unread)  # callbacks may also send prompts and read
         self._feeder: Feeder | None = None
         self._sent = 0
         self._unanswered = False

@@ -63,7 +63,7 @@ class Storing:
     def full(self) -> bool:
         """True while no output is to be read: the store is behind."""
         mirror = self.mirror
-        # What is held waits for an append that is due or runs: there is always one that makes room.
+        # Held messages wait for an append that is due or runs: there is always one that makes room.
         full = mirror.full or self._held_bytes >= self._core.options.limits.mirrored_bytes
         if full and not self._said_slow:
             self._said_slow = True
@@ -203,7 +203,7 @@ class Storing:
         if job is not None:
             job.over = job.cancelled = True  # its late outcome is dropped
             self._core.callbacks.to_stop.append(job)
-            # Not again at once: the store may still be at it.
+            # Not again immediately: the store may still work on it.
             self.mirror.failed(f"it did not return within {seconds:g} s", again=False)
             self.more.wake()
         self.move()

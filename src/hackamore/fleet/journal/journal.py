@@ -441,7 +441,7 @@ class Journal:
         )
         if found:
             before_usd, before_tokens = found[0]
-            # What was noted while it ran is an estimate, and may be too much.
+            # The amount noted while it ran is an estimate, and may be too much.
             more_usd = 0 if usd is None else usd - before_usd
             more_tokens = 0 if tokens is None else tokens - before_tokens
             self._spend(cursor, task, attempt, more_usd, more_tokens)
@@ -472,7 +472,7 @@ class Journal:
 
     @_whole
     def beat(self, cursor: Cursor, holder: str) -> None:
-        """Say that a driver or worker still runs."""
+        """Renew the sign of life of a driver or worker."""
         sql = (
             "INSERT INTO holders (holder, beat) VALUES (:holder, :beat) ON CONFLICT (holder) DO UPDATE SET beat = :beat"
         )

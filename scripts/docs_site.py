@@ -78,7 +78,7 @@ API: dict[str, tuple[str, str, str]] = {
         "Requests of the CLI to the program, and their answers.",
         "hackamore.permissions hackamore.dialogs",
     ),
-    "tools": ("Tools", "Python functions as tools of the model.", "hackamore.tools"),
+    "tools": ("Tools", "Python functions as tools of the model.", "hackamore.tools hackamore.serving.stdio"),
     "errors": (
         "Error classes",
         "Exceptions that Hackamore raises, and its warning.",

@@ -82,7 +82,7 @@ def test_limits_grow_with_the_load(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
-        ("protocol/framing.py", "tests/protocol"),
+        ("_engine/protocol/framing.py", "tests/protocol"),
         ("transports/process/child.py", "tests/transports/process"),
         ("testing/simulation", "tests/testing/simulation"),
         ("errors.py", "tests/test_errors.py"),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from hackamore.budgets.prices import SYNTHETIC, Price, Tokens, larger, price_of, sum_of, tokens_of
+from hackamore.budgets.prices import KINDS, SYNTHETIC, Price, Tokens, larger, price_of, sum_of, tokens_of
 from hackamore.messages import (
     AssistantMessage,
     ResultMessage,
@@ -150,13 +150,10 @@ class Meter:
         self._reported = self._reported + tokens
         # Replies of subagents in the background may not be in them yet.
         beyond = self._known - self._reported
-        missing = Tokens(
-            input=max(beyond.input, 0),
-            output=max(beyond.output, 0),
-            cache_read=max(beyond.cache_read, 0),
-            cache_write_5m=max(beyond.cache_write, 0),
-            web_searches=max(beyond.web_searches, 0),
-        )
+        kinds = {kind: max(getattr(beyond, kind), 0) for kind in KINDS}
+        # A result that does not split the writes to the cache counts all of them as short ones.
+        kinds["cache_write_1h"] = max(beyond.cache_write_1h + min(beyond.cache_write_5m, 0), 0)
+        missing = Tokens(**kinds)
         for reply in self._found.values():
             reply.content = reply.estimated = 0
         self.usd = self._reported_usd + self._last_price.cost(missing)

@@ -55,3 +55,15 @@ def test_older_clis_report_totals() -> None:
     rest = [(0.5, {MODEL: (200, 10)}), (0.25, {MODEL: (11, 6)}), (None, None)]
     assert turns(*results) == [(1.0, {MODEL: (101, 50)}), *rest]
     assert turns(*results, resumed=True) == [(None, None), *rest]
+
+
+def test_a_result_without_numbers_leaves_the_totals_as_they_were() -> None:
+    """An older CLI may end a failed turn without totals: the turn after it must not report the whole session again."""
+    results = (
+        result(1.0, used(100, 50, 1.0)),
+        result(None, {}),
+        result(1.5, used(300, 60, 1.5)),
+    )
+    rest = [(None, None), (0.5, {MODEL: (200, 10)})]
+    assert turns(*results) == [(1.0, {MODEL: (101, 50)}), *rest]
+    assert turns(*results, resumed=True) == [(None, None), *rest]

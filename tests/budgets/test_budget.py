@@ -239,6 +239,24 @@ def test_a_model_without_a_price_ends_the_turn(shell: Shell) -> None:
     shell.play(scenario)
 
 
+@pytest.mark.parametrize(
+    ("limit", "refused"), [(1.0, True), (Allowance(usd=1.0), True), (Allowance(tokens=1000), False), (None, False)]
+)
+def test_a_limit_in_dollars_of_a_key_needs_prices(shell: Shell, limit: Any, refused: bool) -> None:
+    """Without a price the limit of the key would never be reached."""
+    budget = Budget(tokens=1000, per={"tenant": limit}).keyed(tenant="acme")
+    options = Options(budget=budget, model="my-model")
+
+    async def scenario() -> None:
+        if refused:
+            with pytest.raises(UnknownPriceError, match="my-model"):
+                await shell.run("What is here?", options, transport=simulated())
+        else:
+            assert (await shell.run("What is here?", options, transport=simulated())).text == "One file."
+
+    shell.play(scenario)
+
+
 @shows("budgets.limits.keys")
 def test_keys_have_limits_of_their_own(shell: Shell) -> None:
     per: dict[str, Any] = {"tenant": 2 * REPLY, "tenant=gold": Allowance(tokens=1000), "day": None}

@@ -147,6 +147,28 @@ def test_a_background_reply_that_is_not_in_a_result_stays() -> None:
 
 
 @shows("budgets.metering.result")
+@pytest.mark.parametrize("split", [{}, {"cacheCreationEphemeral1hInputTokens": 200}])
+def test_all_kinds_of_tokens_of_a_background_reply_stay(split: dict[str, int]) -> None:
+    """A result does not contain a subagent in the background: its reads, cache writes and searches must not vanish until it is over."""
+    meter = Meter({})
+    usage: dict[str, Any] = {
+        "input_tokens": 10,
+        "cache_read_input_tokens": 1000,
+        "cache_creation_input_tokens": 300,
+        "cache_creation": {"ephemeral_5m_input_tokens": 100, "ephemeral_1h_input_tokens": 200},
+        "server_tool_use": {"web_search_requests": 2},
+    }
+    take(meter, reply("a", input_tokens=100), reply("b", parent="toolu_1", **usage))
+    take(meter, result({OPUS: used(100, 50, 0.0014)}))
+    assert meter.tokens == 150 + 1310
+    assert meter.usd == pytest.approx(0.0014 + (10 * 4 + 1000 * 0.2 + 100 * 5 + 200 * 8) / 1e6 + 0.02)
+    written = {"cacheReadInputTokens": 1000, "cacheCreationInputTokens": 300, "webSearchRequests": 2, **split}
+    take(meter, result({OPUS: used(10, 500, 0.04, **written)}))
+    assert meter.tokens == 150 + 1810
+    assert meter.usd == pytest.approx(0.0414)
+
+
+@shows("budgets.metering.result")
 def test_a_frame_that_comes_after_the_result_takes_nothing_back() -> None:
     meter = Meter({})
     take(meter, reply("a", "x" * 3000, input_tokens=10))

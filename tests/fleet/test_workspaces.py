@@ -438,6 +438,24 @@ def test_a_branch_of_the_user_is_left_alone(repo: Path, tree: Worktree) -> None:
     assert git(repo, "show", "HEAD:b.txt") == "b"
 
 
+@pytest.mark.parametrize("succeeded", [True, False])
+def test_a_branch_that_the_user_has_checked_out_is_not_deleted(succeeded: bool, repo: Path, tmp_path: Path) -> None:
+    """Without its branch, git would show every file of the user's checkout as new."""
+    tree = Worktree(repo, tmp_path / "work", keep="none")
+    place = tree.prepare("one", fresh=True)
+    if not succeeded:
+        Path(place.folder, "b.txt").write_text("b")
+        git(place.folder, "add", "--all")
+        git(place.folder, "commit", "--quiet", "--message=Half")
+    git(place.folder, "checkout", "--quiet", "--detach")
+    git(repo, "checkout", "--quiet", "fleet/one")
+    head = git(repo, "rev-parse", "HEAD")
+    tree.finish("one", place, succeeded=succeeded, message="m")
+    assert not os.path.exists(place.folder)
+    assert git(repo, "rev-parse", "fleet/one") == head
+    assert git(repo, "status", "--porcelain") == ""
+
+
 def test_repositories_that_cannot_be_used(tmp_path: Path, repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def problem(path: Path, **options: Any) -> str:
         with pytest.raises(WorkspaceError) as caught:

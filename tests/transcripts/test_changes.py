@@ -391,6 +391,24 @@ def test_prune_counts_the_changes_of_subagents(tmp_path: Path) -> None:
     assert not transcripts.prune(older_than=timedelta(days=30), all_projects=True, config_dir=tmp_path).sessions
 
 
+def test_prune_keeps_a_conversation_that_cannot_be_read_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have a tag in the part that a broken disk does not give."""
+    damaged, old = aged(tmp_path, 50, tag="keep", filler=200_000), aged(tmp_path, 50)
+    opening = type(tmp_path).open
+
+    def read(path: Path, *arguments: Any, **named: Any) -> Any:
+        if path == damaged:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        return opening(path, *arguments, **named)
+
+    monkeypatch.setattr("pathlib.Path.open", read)
+    done = transcripts.prune(older_than=timedelta(days=30), all_projects=True, dry_run=False, config_dir=tmp_path)
+    assert ([each.path for each in done.sessions], [each.path for each in done.tagged]) == ([old], [damaged])
+    assert (damaged.exists(), old.exists()) == (True, False)
+
+
 def test_prune_says_what_it_could_not_delete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(path: Any) -> None:
         raise PermissionError(errno.EACCES, "Permission denied", path)

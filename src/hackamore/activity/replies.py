@@ -136,7 +136,10 @@ class Replies(Generic[R]):
         """Take a result; return the tokens that are new in it, and those of replies that are not in it, of the kinds that cost."""
         known, missing = sum_of(self.unreported.values()), Tokens()
         if fresh.models is not None:  # replies of subagents in the background may not be in it yet
-            missing = replace(larger(known - fresh.tokens, missing), replies=0, thinking=0)
+            beyond = known - fresh.tokens
+            # A result that does not split the writes to the cache counts all of them as short ones.
+            long = beyond.cache_write_1h + min(beyond.cache_write_5m, 0)
+            missing = replace(larger(replace(beyond, cache_write_1h=long), missing), replies=0, thinking=0)
         self.unreported = {} if missing == Tokens() else {self._model: missing}
         return (fresh.tokens if fresh.usd is not None else larger(known, fresh.tokens)), missing
 

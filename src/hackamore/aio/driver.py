@@ -303,7 +303,7 @@ class Driver:
         try:
             for job in self._core.callbacks.take():
                 context = (job.context or self._context).copy()
-                if job.is_async:
+                if job.callee.is_async:
                     self._loop.spawn(partial(run_job, job, self._finish), context, eager=True)
                     continue
                 run_in_thread(job, self._finish, self._loop, context, self._threads)
@@ -330,7 +330,6 @@ def run_in_thread(job: Job, finish: Finish, loop: Loop, context: contextvars.Con
 
     The outcome of one that is stopped is dropped, and its thread is free when it returns.
     """
-    call = job.take()
     stopped = False
 
     def stop() -> None:
@@ -338,21 +337,18 @@ def run_in_thread(job: Job, finish: Finish, loop: Loop, context: contextvars.Con
         stopped = True
 
     def work() -> None:
-        loop.post(partial(end, *_called(context, call)))
+        loop.post(partial(end, *_called(context, job.call)))
 
     def end(outcome: object, error: BaseException | None, more: bool) -> None:
-        job.stop = None
         if stopped:
             if inspect.iscoroutine(outcome):
                 outcome.close()
         elif more:
-            job.call = lambda: outcome
-            loop.spawn(partial(run_job, job, finish), context)
+            loop.spawn(partial(run_job, job.calling(lambda: outcome), finish), context)
         else:
             finish(job, outcome, error)
 
-    job.stop = stop
-    if job.cancelled:  # its answer is not needed any more
+    if not job.started(stop):
         return
     try:
         threads.run(work)
@@ -383,13 +379,12 @@ async def _run(job: Job, finish: Finish, cancel: Callable[[], object], task: obj
             stopped = True
             cancel()
 
-    job.stop = stop
-    if job.cancelled:
+    if not job.started(stop):
         return
     outcome: object = None
     error: BaseException | None = None
     try:
-        outcome = await job.take()()
+        outcome = await job.call()
         if inspect.isawaitable(outcome):
             outcome = await outcome
     except Exception as problem:
@@ -409,7 +404,6 @@ async def _run(job: Job, finish: Finish, cancel: Callable[[], object], task: obj
         # A callback cannot end the program: `SystemExit` in it is a failure like others. And trio ends the program when a
         # task outside all nurseries raises, so a group of exceptions that holds a cancellation goes no further either.
         return
-    job.stop = None
     if not stopped:
         finish(job, outcome, error)
 

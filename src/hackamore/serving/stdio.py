@@ -113,7 +113,7 @@ class _Serving:
             with anyio.CancelScope(deadline=anyio.current_time() + GRACE_SECONDS, shield=True):
                 await self._until(lambda: not (connection.running or pipes.writing))
             for job in tuple(connection.running):
-                logger.warning("%s did not end within %g s of its cancellation", job.name, GRACE_SECONDS)
+                logger.warning("%s did not end within %g s of its cancellation", job.callee.name, GRACE_SECONDS)
             pipes.close()
             self._threads.end()
         if self._failure is not None:
@@ -161,7 +161,7 @@ class _Serving:
         try:
             for job in connection.take():
                 context = self._context.copy()
-                if job.is_async:
+                if job.callee.is_async:
                     self._loop.spawn(partial(run_job, job, self._finish), context, name="hackamore tool", eager=True)
                     continue
                 run_in_thread(job, self._finish, self._loop, context, self._threads)

@@ -644,10 +644,10 @@ class Watch(Observation):
         attributes: dict[str, Any] = {names.ENDED: end.how}
         failure = "" if end.how == "answered" else f"callback_{end.how}"
         if call.kind == "mcp":
-            if end.how == "answered" and _is_error(end.answer):
+            if end.how == "answered" and end.decision == "failed":
                 failure = "tool_error"
         elif end.answer is not None:
-            attributes[names.DECISION] = _decision(call.kind, end.answer)
+            attributes[names.DECISION] = end.decision or "none"
         if call.kind == "permission":
             measured = {names.TOOL_NAME: call.tool, names.DECISION: attributes.get(names.DECISION, "none")}
             self._instruments.permission_wait.record(time.monotonic() - began, measured, self._caller)
@@ -671,24 +671,6 @@ def _failure(error: HackamoreError | None, result: ResultMessage | None) -> str:
     if result is not None and result.is_error:
         return result.terminal_reason or result.subtype or "error"
     return "error"
-
-
-def _decision(kind: str, answer: Mapping[str, Any]) -> str:
-    if kind == "permission":
-        return str(answer.get("behavior", "none"))
-    if answer.get("continue") is False:
-        return "stop"
-    inner = answer.get("hookSpecificOutput")
-    decision = inner.get("permissionDecision") if isinstance(inner, dict) else None
-    return str(decision or answer.get("decision") or "none")
-
-
-def _is_error(answer: Mapping[str, Any] | None) -> bool:
-    response = (answer or {}).get("mcp_response")
-    if not isinstance(response, dict):
-        return False
-    result = response.get("result")
-    return "error" in response or (isinstance(result, dict) and bool(result.get("isError")))
 
 
 class _Begun(msgspec.Struct):

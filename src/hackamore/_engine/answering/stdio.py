@@ -10,8 +10,10 @@ from collections import deque
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from hackamore._engine.answering.jobs import Job, Jobs
-from hackamore._engine.answering.servers import plan_call
+import msgspec
+
+from hackamore._engine.answering.jobs import Job, Jobs, JobState
+from hackamore._engine.answering.servers import answered, tool_job
 from hackamore._engine.protocol.deadlines import Deadlines
 from hackamore._engine.protocol.frames import encode
 from hackamore._engine.protocol.framing import LineFramer, OversizedLine
@@ -24,6 +26,7 @@ from hackamore.tools.server import INTERNAL_ERROR, INVALID_REQUEST, rpc_error
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from hackamore.checked.functions import Answer
     from hackamore.tools import ToolServer
 
 __all__ = ["StdioConnection"]
@@ -126,7 +129,7 @@ class StdioConnection:
         if jobs:
             self.log.debug("%d tool calls are cancelled: the client has gone", len(jobs))
         for job in jobs:
-            self._jobs.cancelled(job.request_id)
+            self._jobs.cancelled(job.about.id)
 
     def send_response(self, request_id: str, payload: dict[str, Any]) -> None:
         """Send the answer of a job; raise ValueError if JSON cannot hold it."""
@@ -151,15 +154,15 @@ class StdioConnection:
             text = f"A message may have {self._limits.line_bytes} bytes."
             self._send(rpc_error(None, INVALID_REQUEST, text))
             return
-        job = Job(str(next(self._numbers)), "mcp")
         reports = _Reports(lambda: self._report(job, reports), self._post)
         made = self._server.handle(line, notify=reports.add)
         if isinstance(made, ToolCallPlan):
+            job = tool_job(str(next(self._numbers)), self, self._server.name, made, JobState(self.deadlines.now))
             self._open(job, made, reports)
         elif isinstance(made, CancelledCall):
             cancelled = self._jobs.of_call(self, made.request_id)
             if cancelled is not None:
-                self._jobs.cancelled(cancelled.request_id)  # MCP wants no answer
+                self._jobs.cancelled(cancelled.about.id)  # MCP wants no answer
         elif "id" in made:  # else it acknowledges a notification, which MCP has no message for
             self._send(made)
 
@@ -173,16 +176,13 @@ class StdioConnection:
             self.log.warning("a call of `%s` is refused: %s", plan.tool.name, text)
             self._send(plan.fail(text))
             return
-        plan_call(job, self, self._server.name, plan)
-        job.call = self._counted_async(job, plan) if plan.is_async else self._counted(job, plan)
-        finish = job.finish
+        call = self._counted_async(job, plan) if plan.is_async else self._counted(job, plan)
 
-        def report_and_finish(outcome: object) -> dict[str, Any]:
+        def finish(outcome: object) -> Answer:
             self._report(job, reports)
-            return finish(outcome)
+            return answered(plan.finish(outcome))
 
-        job.finish = report_and_finish
-        self._jobs.open(job, None)
+        self._jobs.open(msgspec.structs.replace(job, call=call, finish=finish))
 
     def _counted(self, job: Job, plan: ToolCallPlan) -> Callable[[], Any]:
         def call() -> Any:
@@ -212,15 +212,15 @@ class StdioConnection:
     def _report(self, job: Job, reports: _Reports) -> None:
         """Send the progress reports of a call that are waiting."""
         for notification in reports.take():
-            if job.over or self.over:
+            if job.state.over or self.over:
                 return
             if self._unread >= UNREAD_BYTES:
-                logger.debug("a progress report of %s is dropped: the client does not read", job.name)
+                logger.debug("a progress report of %s is dropped: the client does not read", job.callee.name)
                 continue
             try:
                 self._send(notification)
             except ValueError as error:
-                logger.warning("a progress report of %s cannot be sent: %s", job.name, error)
+                logger.warning("a progress report of %s cannot be sent: %s", job.callee.name, error)
 
 
 def _nothing() -> None:

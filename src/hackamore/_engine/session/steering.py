@@ -186,7 +186,7 @@ class SteeredQuery:
         """Tell the event cursors of callbacks; begin to read the prompts when the session is ready."""
         self._readers.session_event(event)
         if isinstance(event, SessionStarted) and self._feeder is not None:
-            self._session.callbacks.to_run.append(self._feeder)
+            self._session.callbacks.start(self._feeder.job)
 
     def progress(self) -> tuple[int, int]:
         """Return how many bytes the stream and callbacks have not taken, and how many they have."""
@@ -210,9 +210,8 @@ class SteeredQuery:
     def ended(self, event: events.Ended) -> None:
         """End the query as the table says, and stop reading the prompts."""
         if self._feeder is not None:
-            self._feeder.cancelled = True
+            self._session.callbacks.drop(self._feeder.job)
             self._feeder.answered()  # it may wait for room
-            self._session.callbacks.to_stop.append(self._feeder)
         if self._unanswered and self._session.start_error is None:
             self.core.prompt_taken()
         self.core.ended(event)

@@ -221,7 +221,7 @@ def decode_user_dialog(request: bytes | Raw | Mapping[str, Any], **around: Unpac
     return asked
 
 
-def encode_elicitation(outcome: object) -> Answer:
+def encode_elicitation(outcome: object, _: object = None) -> Answer:
     """Return the answer to an elicitation.
 
     Args:
@@ -246,7 +246,7 @@ def encode_elicitation(outcome: object) -> Answer:
     return Answer(wire, wire["action"])
 
 
-def encode_user_dialog(outcome: object) -> Answer:
+def encode_user_dialog(outcome: object, _: object = None) -> Answer:
     """Return the answer to a dialog.
 
     Args:

@@ -62,7 +62,9 @@ class Asked:
         reach = Reach(lambda: None)
         return Jobs(
             2,
-            SessionParts(core.connection, core.deadlines, silence, core.warn, reach, core.post, core.log, None),
+            SessionParts(
+                core.connection, core.deadlines, silence.answered, core.warn, reach, core.post, core.log, None
+            ),
         )
 
     def job(self, request_id: str, kind: str, name: str = "the callback", **more: Any) -> Job:

@@ -302,11 +302,7 @@ class Driver:
         self._serving, self._answered = True, False
         try:
             for job in self._core.callbacks.take():
-                context = (job.context or self._context).copy()
-                if job.callee.is_async:
-                    self._loop.spawn(partial(run_job, job, self._finish), context, eager=True)
-                    continue
-                run_in_thread(job, self._finish, self._loop, context, self._threads)
+                run_job(job, self._finish, self._loop, self._context, self._threads)
         finally:
             self._serving = False
         return self._answered
@@ -325,7 +321,16 @@ class Driver:
 Finish = Callable[["Job", object, "BaseException | None"], None]
 
 
-def run_in_thread(job: Job, finish: Finish, loop: Loop, context: contextvars.Context, threads: Threads) -> None:
+def run_job(job: Job, finish: Finish, loop: Loop, context: contextvars.Context, threads: Threads) -> None:
+    """Run a callback, in its context or a copy of the given one."""
+    context = (job.state.context or context).copy()
+    if job.callee.is_async:
+        loop.spawn(partial(_run_in_task, job, finish), context, name="hackamore callback", eager=True)
+    else:
+        _run_in_thread(job, finish, loop, context, threads)
+
+
+def _run_in_thread(job: Job, finish: Finish, loop: Loop, context: contextvars.Context, threads: Threads) -> None:
     """Run a plain callback in a thread. The loop gets its outcome, and no task waits for it.
 
     The outcome of one that is stopped is dropped, and its thread is free when it returns.
@@ -344,7 +349,7 @@ def run_in_thread(job: Job, finish: Finish, loop: Loop, context: contextvars.Con
             if inspect.iscoroutine(outcome):
                 outcome.close()
         elif more:
-            loop.spawn(partial(run_job, job.calling(lambda: outcome), finish), context)
+            loop.spawn(partial(_run_in_task, job.calling(lambda: outcome), finish), context)
         else:
             finish(job, outcome, error)
 
@@ -365,7 +370,7 @@ def _called(context: contextvars.Context, call: Callable[[], object]) -> tuple[o
         return None, problem, False
 
 
-def run_job(job: Job, finish: Finish) -> Coroutine[Any, Any, None]:
+def _run_in_task(job: Job, finish: Finish) -> Coroutine[Any, Any, None]:
     """Return a coroutine that runs a callback, in a task of its own; the outcome of one that is stopped is dropped."""
     return run_cancellable(partial(_run, job, finish))
 

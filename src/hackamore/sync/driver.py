@@ -304,7 +304,7 @@ class Runner:
 
     def start(self, job: Job) -> None:
         """Start a callback."""
-        context = (job.context or self._context).copy()
+        context = (job.state.context or self._context).copy()
         if not job.callee.is_async:
             self._threads.run(lambda: context.run(self._call, job))
             return

@@ -26,10 +26,9 @@ if TYPE_CHECKING:
 
     from hackamore._engine.answering.observers import Observers
     from hackamore._engine.protocol.connection import Connection
-    from hackamore._engine.protocol.deadlines import Deadlines, TurnDeadlines
+    from hackamore._engine.protocol.deadlines import Deadlines
     from hackamore._engine.protocol.log import SessionLog
     from hackamore.checked.functions import Reach
-    from hackamore.errors import StreamWarning
     from hackamore.options.observing import CallbackCall
     from hackamore.runtime.log import Log
     from hackamore.tools import ToolCallPlan
@@ -44,14 +43,14 @@ class SessionParts(NamedTuple):
 
     Attributes:
         deadlines: keeps the timeouts of kind `callback`, by request.
-        silence: hears of each answer.
+        answered: notes that an answer was given.
         reach: returns how a callback of this moment reaches its session, and for whom it is called.
         post: runs a function where the core may be touched; safe from any thread.
     """
 
     connection: Connection
     deadlines: Deadlines
-    silence: TurnDeadlines
+    answered: Callable[[], object]
     warn: Callable[..., None]
     reach: Callable[[], Reach]
     post: Callable[[Callable[[], None]], None]
@@ -69,39 +68,15 @@ class Answers(Protocol):
         """Send the answer to a request whose job has none for a failure."""
 
 
-class Silence(Protocol):
-    """Hears of each answer."""
+class JobParts(NamedTuple):
+    """The parts that jobs use, for tools without a session."""
 
-    def answered(self) -> object:
-        """Note that an answer was given."""
-
-
-class JobParts(Protocol):
-    """The part of `SessionParts` that jobs need, which tools without a session have as well."""
-
-    @property
-    def connection(self) -> Answers:
-        """The receiver of answers."""
-
-    @property
-    def deadlines(self) -> Deadlines:
-        """The timeouts."""
-
-    @property
-    def silence(self) -> Silence:
-        """Hears of each answer."""
-
-    @property
-    def warn(self) -> Callable[..., None]:
-        """Takes failures and timeouts."""
-
-    @property
-    def log(self) -> Log:
-        """The log."""
-
-    @property
-    def observers(self) -> Observers | None:
-        """Hear of each callback; None without observers."""
+    connection: Answers
+    deadlines: Deadlines
+    answered: Callable[[], object]
+    warn: Callable[..., None]
+    log: Log
+    observers: Observers | None = None
 
 
 def _nothing(_: object = None) -> Any:
@@ -146,6 +121,7 @@ class JobState(msgspec.Struct, eq=False):
     """The state of a job, which only `Jobs` changes. It is made before the job: callbacks look at it, and must not keep the job alive."""
 
     arrived: float = 0.0
+    context: contextvars.Context | None = None  # the variables that the callback sees; None for those of the start
     over: bool = False
     cancelled: bool = False  # the answer is no longer needed
     stop: Any = None  # ends the running callback
@@ -159,7 +135,6 @@ class Job(msgspec.Struct, frozen=True, eq=False):
         call: makes the call; returns an awaitable if the callee is async.
         finish: makes the answer from the outcome; raises if it cannot be sent.
         ended: takes the outcome of a job that answers nothing.
-        context: the context variables of the callback; None for those of the start.
         rpc: its JSON-RPC call, if it makes one.
     """
 
@@ -169,7 +144,6 @@ class Job(msgspec.Struct, frozen=True, eq=False):
     call: Callable[[], Any] = _nothing
     finish: Callable[[Any], Answer] = _nothing
     ended: Callable[[object, BaseException | None], None] | None = None
-    context: contextvars.Context | None = None
     rpc: RpcCall | None = None
 
     def calling(self, call: Callable[[], Any]) -> Job:
@@ -220,7 +194,7 @@ class Jobs:
         to_stop: jobs whose callbacks the shell is to stop.
     """
 
-    def __init__(self, limit: int, parts: JobParts) -> None:
+    def __init__(self, limit: int, parts: JobParts | SessionParts) -> None:
         self.to_run: deque[Job] = deque()
         self.to_stop: deque[Job] = deque()
         self._limit = limit
@@ -287,7 +261,10 @@ class Jobs:
         try:
             if error is not None:
                 if not isinstance(error, ToolError) or job.rpc is None or job.rpc.plan is None:
-                    self._parts.warn(self._failure(job, error))
+                    ids, kind = self._parts.log.ids(), job.about.kind
+                    self._parts.warn(
+                        callback_failure(job.callee.name, job.callee.function, error, kind=kind, extra=ids)
+                    )
                 if job.rpc is None or job.rpc.plan is None:
                     self.fail(job, f"{job.callee.name} raised {type(error).__name__}: {text_of(error)}")
                     return
@@ -364,11 +341,6 @@ class Jobs:
         self._parts.warn("CALLBACK_FAILED", text, kind=kind, callback=name, reason=reason)
         self.fail(job, reason)
 
-    def _failure(self, job: Job, error: BaseException) -> StreamWarning:
-        """Log the exception of a callback and return the warning about it."""
-        callee, extra = job.callee, self._parts.log.ids()
-        return callback_failure(callee.name, callee.function, error, kind=job.about.kind, extra=extra)
-
     def _note(self, job: Job, said: str, end: CallbackEnd) -> None:
         """Log the answer of a request and its duration, and tell observers."""
         if self._parts.observers is not None:
@@ -388,7 +360,7 @@ class Jobs:
         job.state.over = True
         request_id = job.about.id
         self._parts.deadlines.disarm("callback", request_id)
-        self._parts.silence.answered()
+        self._parts.answered()
         for key in _keys(job):
             jobs = self._calls.get(key, {})
             jobs.pop(request_id, None)

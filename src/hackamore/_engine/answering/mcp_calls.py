@@ -98,7 +98,6 @@ class McpCalls:
             state,
             lambda: server(read),
             lambda outcome: answered(_opaque(outcome, head.id)),
-            context=reach.context,
             rpc=RpcCall(entry, head.id),
         )
 
@@ -115,8 +114,7 @@ class McpCalls:
 
         made = entry.server.handle(bytes(message.raw), session=reach, notify=notify)
         if isinstance(made, ToolCallPlan):
-            timeout, context = self._timeout, reach.context
-            return tool_job(message.request_id, entry, name, made, state, timeout=timeout, context=context)
+            return tool_job(message.request_id, entry, name, made, state, timeout=self._timeout)
         if isinstance(made, CancelledCall):
             cancel_call(self._jobs, entry, made.request_id)
         return answered(dict(made))

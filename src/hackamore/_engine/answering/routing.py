@@ -1,7 +1,7 @@
 """Which callback of the user answers a request: hooks, permissions and dialogs here, servers in `mcp_calls`.
 
 A part finds the callee of each request of its kind, and then reads the request: it becomes a job, or is answered directly where nothing
-is to be called. What the callee answers for a failure is known before anything of the request can fail.
+is to be called. The answer for a failure is known before anything of the request can fail.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ from hackamore.permissions import (
 )
 
 if TYPE_CHECKING:
-    from collections import deque
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from hackamore._engine.answering.jobs import Found, SessionParts
     from hackamore._engine.answering.servers import Servers
@@ -40,29 +39,13 @@ if TYPE_CHECKING:
 __all__ = ["Callbacks"]
 
 
-class Callbacks:
-    """All callbacks of a session: takes each request of the CLI and ends it exactly once.
-
-    Attributes:
-        to_run: jobs for the shell to start; `take` yields them.
-        to_stop: jobs whose callbacks the shell is to stop; `take` does.
-    """
+class Callbacks(Jobs):
+    """All callbacks of a session: takes each request of the CLI and ends it exactly once."""
 
     def __init__(self, options: Options, hooks: Registration, servers: dict[str, Any], parts: SessionParts) -> None:
-        self._log = parts.log
+        super().__init__(options.limits.inflight_callbacks, parts)
         self._reach = parts.reach
-        self._observers = parts.observers
-        self._deadlines = parts.deadlines
-        self._jobs = jobs = Jobs(options.limits.inflight_callbacks, parts)
-        self.to_run: deque[Job] = jobs.to_run
-        self.to_stop: deque[Job] = jobs.to_stop
-        self.start: Callable[[Job], None] = jobs.start
-        self.drop: Callable[[Job], None] = jobs.drop
-        self.take: Callable[[], Iterator[Job]] = jobs.take
-        self.finish: Callable[[Job, object, BaseException | None], None] = jobs.finish
-        self.expire: Callable[[str, float], None] = jobs.expire
-        self.cancelled: Callable[[str], None] = jobs.cancelled
-        self.mcp: McpCalls = McpCalls(servers, options.timeouts.mcp, jobs, parts)
+        self.mcp: McpCalls = McpCalls(servers, options.timeouts.mcp, self, parts)
         self.servers: Servers = self.mcp.servers
         user = _UserCallbacks(options, hooks.callbacks, parts)
         self._find: dict[str, Callable[[RequestReceived], Found]] = {
@@ -74,23 +57,25 @@ class Callbacks:
 
     def begin(self, event: RequestReceived) -> None:
         """Answer a request, or open a job for it."""
-        kind, state = event.row.deadline, JobState(self._deadlines.now)
+        kind, reach = event.row.deadline, self._reach()
+        state = JobState(self._parts.deadlines.now, reach.context)
         callee = Callee(kind)  # until it is found: then only the row of the request says what a failure is answered
         try:
             callee, prepare = self._find[kind](event)
-            made = prepare(self._reach(), state)
+            made = prepare(reach, state)
         except Exception as error:
             if isinstance(error, (PermissionRequestError, DecodeError)):
-                self._log.debug("a request cannot be read: %s", one_line(error))
+                self._parts.log.debug("a request cannot be read: %s", one_line(error))
             else:
-                self._log.exception("preparing a callback failed")
+                self._parts.log.exception("preparing a callback failed")
             job = Job(CallbackCall(event.request_id, kind), callee._replace(function=None), state)
-            self._jobs.crash(job, f"{type(error).__name__}: {text_of(error)}")
+            self.crash(job, f"{type(error).__name__}: {text_of(error)}")
             return
         if isinstance(made, Answer):
-            self._jobs.answer(Job(CallbackCall(event.request_id, kind), callee, state), made)
+            self.answer(Job(CallbackCall(event.request_id, kind), callee, state), made)
             return
-        self._jobs.open(made if self._observers is None else self._observers.callback_started(made))
+        observers = self._parts.observers
+        self.open(made if observers is None else observers.callback_started(made))
 
     def end(self) -> None:
         """End the servers: the session is over."""
@@ -98,36 +83,21 @@ class Callbacks:
 
 
 class _Question(NamedTuple):
-    """A kind of question to the user: the option that answers it, the codec, and the answers without the option and for a failure."""
+    """A kind of question to the user: the option that answers it, the codec, and the answer for a failure."""
 
     option: str
     decode: Callable[..., Any]
     encode: Callable[[object, Any], Answer]
-    default: Answer
     fail: Callable[[str], Answer]
 
 
 _QUESTIONS = {
-    "can_use_tool": _Question(
-        "can_use_tool",
-        decode_permission_request,
-        encode_permission_result,
-        deny("No permission callback: `can_use_tool` was not set."),
-        deny,
-    ),
+    "can_use_tool": _Question("can_use_tool", decode_permission_request, encode_permission_result, deny),
     "elicitation": _Question(
-        "on_elicitation",
-        dialogs.decode_elicitation,
-        lambda outcome, _: dialogs.encode_elicitation(outcome),
-        dialogs.DECLINED,
-        lambda _: dialogs.DECLINED,
+        "on_elicitation", dialogs.decode_elicitation, dialogs.encode_elicitation, lambda _: dialogs.DECLINED
     ),
     "request_user_dialog": _Question(
-        "on_user_dialog",
-        dialogs.decode_user_dialog,
-        lambda outcome, _: dialogs.encode_user_dialog(outcome),
-        dialogs.CANCELLED,
-        lambda _: dialogs.CANCELLED,
+        "on_user_dialog", dialogs.decode_user_dialog, dialogs.encode_user_dialog, lambda _: dialogs.CANCELLED
     ),
 }
 
@@ -165,7 +135,6 @@ class _UserCallbacks:
                 state,
                 lambda: hook.callback(value, context),
                 lambda outcome: encode_hook_output(outcome, hook.event),
-                context=reach.context,
             )
 
         return callee, prepare
@@ -175,7 +144,7 @@ class _UserCallbacks:
         question, callee = _QUESTIONS[event.subtype], self._callees[event.subtype]
         callback = callee.function
         if callback is None:
-            return callee, lambda *_: question.default
+            return callee, lambda *_: question.fail("No permission callback: `can_use_tool` was not set.")
 
         def prepare(reach: Reach, state: JobState) -> Job:
             request = question.decode(
@@ -192,7 +161,6 @@ class _UserCallbacks:
                 state,
                 lambda: callback(request),
                 lambda outcome: question.encode(outcome, request),
-                context=reach.context,
             )
 
         return callee, prepare

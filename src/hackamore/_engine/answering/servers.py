@@ -21,7 +21,6 @@ from hackamore.tools import mcp_instance
 from hackamore.tools.server import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, rpc_error
 
 if TYPE_CHECKING:
-    import contextvars
     from collections.abc import Callable, Generator, Mapping
 
     from hackamore._engine.answering.jobs import Jobs, JobState
@@ -121,14 +120,7 @@ def failed(message_id: Any, reason: str) -> Answer:
 
 
 def tool_job(
-    request_id: str,
-    owner: object,
-    server: str,
-    plan: ToolCallPlan,
-    state: JobState,
-    *,
-    timeout: float | None = None,
-    context: contextvars.Context | None = None,
+    request_id: str, owner: object, server: str, plan: ToolCallPlan, state: JobState, *, timeout: float | None = None
 ) -> Job:
     """Return the job of a call that a tool server has planned; `owner` is the connection that the call came by."""
     tool = plan.tool
@@ -139,7 +131,6 @@ def tool_job(
         state,
         plan.call,
         lambda outcome: answered(plan.finish(outcome)),
-        context=context,
         rpc=RpcCall(owner, plan.request_id, plan),
     )
 

@@ -6,13 +6,14 @@ has a limit: the length of a line, the open calls, the progress reports of a cal
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from hackamore._engine.answering.jobs import Job, Jobs, JobState
+from hackamore._engine.answering.jobs import Job, JobParts, Jobs, JobState
 from hackamore._engine.answering.servers import answered, tool_job
 from hackamore._engine.protocol.deadlines import Deadlines
 from hackamore._engine.protocol.frames import encode
@@ -54,8 +55,6 @@ class StdioConnection:
         deadlines: keeps the time of the log.
     """
 
-    observers = None
-
     def __init__(
         self, server: ToolServer, post: Callable[[Callable[[], None]], object], limits: Limits | None = None
     ) -> None:
@@ -69,24 +68,11 @@ class StdioConnection:
         self._framer = LineFramer(limits.line_bytes)
         self._limits = limits
         self._most_calls = limits.inflight_callbacks + WAITING_CALLS
-        self._jobs = Jobs(limits.inflight_callbacks, self)
+        self._jobs = Jobs(limits.inflight_callbacks, JobParts(self, self.deadlines, _nothing, self.warn, self.log))
         self._numbers = count(1)
         self._output: list[bytes] = []
         self._unread = 0
         self.take: Callable[[], Iterator[Job]] = self._jobs.take
-
-    @property
-    def connection(self) -> StdioConnection:
-        """The receiver of answers."""
-        return self
-
-    @property
-    def silence(self) -> StdioConnection:
-        """The part that hears of each answer."""
-        return self
-
-    def answered(self) -> None:
-        """Do nothing: no timeout waits for answers."""
 
     # -- bytes --------------------------------------------------------------------------------------------------------------------------
 
@@ -176,38 +162,33 @@ class StdioConnection:
             self.log.warning("a call of `%s` is refused: %s", plan.tool.name, text)
             self._send(plan.fail(text))
             return
-        call = self._counted_async(job, plan) if plan.is_async else self._counted(job, plan)
 
         def finish(outcome: object) -> Answer:
             self._report(job, reports)
             return answered(plan.finish(outcome))
 
-        self._jobs.open(msgspec.structs.replace(job, call=call, finish=finish))
+        self._jobs.open(msgspec.structs.replace(job, call=self._counted(job), finish=finish))
 
-    def _counted(self, job: Job, plan: ToolCallPlan) -> Callable[[], Any]:
+    def _counted(self, job: Job) -> Callable[[], Any]:
+        @contextlib.contextmanager
+        def running() -> Iterator[None]:
+            self.running.add(job)
+            try:
+                yield
+            finally:
+                self.running.discard(job)
+                if self.over:
+                    self._post(_nothing)
+
         def call() -> Any:
-            self.running.add(job)
-            try:
-                return plan.call()
-            finally:
-                self._returned(job)
+            with running():
+                return job.call()
 
-        return call
+        async def call_async() -> Any:
+            with running():
+                return await job.call()
 
-    def _counted_async(self, job: Job, plan: ToolCallPlan) -> Callable[[], Any]:
-        async def call() -> Any:
-            self.running.add(job)
-            try:
-                return await plan.call()
-            finally:
-                self._returned(job)
-
-        return call
-
-    def _returned(self, job: Job) -> None:
-        self.running.discard(job)
-        if self.over:
-            self._post(_nothing)
+        return call_async if job.callee.is_async else call
 
     def _report(self, job: Job, reports: _Reports) -> None:
         """Send the progress reports of a call that are waiting."""

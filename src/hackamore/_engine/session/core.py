@@ -159,7 +159,7 @@ class SessionCore(Generic[A]):
         parts = SessionParts(
             self.connection,
             self.deadlines,
-            self._turn_deadlines,
+            self._turn_deadlines.answered,
             self.warn,
             lambda: self._reach,
             post,

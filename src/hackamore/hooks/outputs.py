@@ -371,7 +371,7 @@ def encode_hook_output(output: object, event: str) -> Answer:
             raise AnswerError(f"a hook must return a HookOutput, a dict or None, not {type(output).__name__}")
     except AnswerError as error:
         raise HookOutputError(f"The answer of a {event} hook cannot be sent: {error}.", error.path) from None
-    return Answer(wire, _decided(wire, wire.get("hookSpecificOutput", {})), warnings)
+    return Answer(wire, _decided(wire, wire.get("hookSpecificOutput", {})) if wire else "", warnings)
 
 
 def _decided(wire: dict[str, Any], specific: dict[str, Any]) -> str:

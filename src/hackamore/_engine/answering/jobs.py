@@ -317,8 +317,8 @@ class Jobs:
     def answer(self, job: Job, answer: Answer) -> None:
         """End a job with an answer. If JSON cannot hold it, raise ValueError and change nothing."""
         self._parts.connection.send_response(job.about.id, answer.wire)
-        end = CallbackEnd("answered", answer.wire, "", answer.decision)
-        self._note(job, answer.decision or "no decision", end)
+        ended = None if self._parts.observers is None else CallbackEnd("answered", answer.wire, "", answer.decision)
+        self._note(job, answer.decision or "no decision", ended)
         self._close(job)
 
     def fail(self, job: Job, reason: str) -> None:
@@ -341,9 +341,9 @@ class Jobs:
         self._parts.warn("CALLBACK_FAILED", text, kind=kind, callback=name, reason=reason)
         self.fail(job, reason)
 
-    def _note(self, job: Job, said: str, end: CallbackEnd) -> None:
+    def _note(self, job: Job, said: str, end: CallbackEnd | None) -> None:
         """Log the answer of a request and its duration, and tell observers."""
-        if self._parts.observers is not None:
+        if end is not None and self._parts.observers is not None:
             self._parts.observers.callback_ended(job.about.id, end)
         log = self._parts.log
         if log.isEnabledFor(logging.DEBUG):

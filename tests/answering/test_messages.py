@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+import gc
 import json
 import logging
+import weakref
 from typing import Any
 
 import pytest
@@ -192,6 +195,31 @@ def test_what_a_tool_reports_is_sent_until_its_call_is_over() -> None:
     served.frames()
     contexts[0].report_progress(2, 2)
     assert served.frames() == []
+
+
+@dataclasses.dataclass
+class Article:
+    name: str
+
+
+def test_a_call_that_is_over_leaves_nothing_to_the_garbage_collector() -> None:
+    asked: list[weakref.ref[Article]] = []
+
+    @tool
+    def price(article: Article, context: ToolContext) -> str:
+        """Return a price."""
+        asked.append(weakref.ref(article))
+        return ""
+
+    served = Served(shop=tool_server("inner", [price]))
+    gc.disable()
+    try:
+        (job,) = served.call("shop", "tools/call", 3, name="price", arguments={"article": {"name": "tea"}})
+        served.finish(job, job.call())
+        del job
+        assert asked[0]() is None
+    finally:
+        gc.enable()
 
 
 def test_a_function_gets_the_message_and_gives_the_answer() -> None:

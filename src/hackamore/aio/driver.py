@@ -410,6 +410,7 @@ async def _run(job: Job, finish: Finish, cancel: Callable[[], object], task: obj
         # task outside all nurseries raises, so a group of exceptions that holds a cancellation goes no further either.
         return
     if not stopped:
+        stopped = True  # `finish` may come across a late stop, which is not to cancel this task
         finish(job, outcome, error)
 
 

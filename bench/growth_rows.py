@@ -22,13 +22,14 @@ import anyio
 
 import hackamore
 from hackamore import traces, transcripts
-from hackamore._engine.answering.jobs import Job, Jobs
+from hackamore._engine.answering.jobs import Callee, Job, Jobs, JobState, RpcCall
 from hackamore._engine.launch.plan import LaunchPlan
 from hackamore._engine.session.readers import Progress, Readers
 from hackamore.budgets.ledger import Bounds, Ledger
 from hackamore.fleet.journal import open_journal
 from hackamore.fleet.states import Trigger
 from hackamore.fleet.task import Spec
+from hackamore.options.observing import CallbackCall
 from hackamore.pool.registry import MemoryRegistry
 from hackamore.storage.holders import holder_name
 from hackamore.storage.places import SessionFiles
@@ -323,9 +324,7 @@ def open_calls(count: int) -> float:
     parts = SimpleNamespace(deadlines=SimpleNamespace(now=0.0, arm=lambda *_: None), warn=lambda *_, **__: None)
     jobs, owner = Jobs(count + 1, cast("JobParts", parts)), object()
     for number in range(count):
-        job = Job(str(number), "mcp")
-        job.rpc = (owner, number)
-        jobs.open(job, None)
+        jobs.open(Job(CallbackCall(str(number), "mcp"), Callee(""), JobState(), rpc=RpcCall(owner, number)))
     return median(lambda: jobs.of_call(owner, count - 1))
 
 

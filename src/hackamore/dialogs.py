@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias, Unpack
 import msgspec
 from msgspec import Raw
 
-from hackamore.checked.functions import AnswerError, Around, Question, decode_question, json_copy
+from hackamore.checked.functions import Answer, AnswerError, Around, Question, decode_question, json_copy
 from hackamore.messages.base import NO_RAW, decoded_once, plain_object
 
 __all__ = [
@@ -35,9 +35,9 @@ __all__ = [
 
 ElicitationAction: TypeAlias = Literal["accept", "decline", "cancel"]
 
-DECLINED: Mapping[str, Any] = {"action": "decline"}
+DECLINED = Answer({"action": "decline"}, "decline")
 """The answer to an elicitation without a callback."""
-CANCELLED: Mapping[str, Any] = {"behavior": "cancelled"}
+CANCELLED = Answer({"behavior": "cancelled"}, "cancelled")
 """The answer to a dialog without a callback."""
 
 
@@ -221,55 +221,50 @@ def decode_user_dialog(request: bytes | Raw | Mapping[str, Any], **around: Unpac
     return asked
 
 
-def encode_elicitation(outcome: object) -> dict[str, Any]:
-    """Return the wire form of the answer to an elicitation.
+def encode_elicitation(outcome: object, _: object = None) -> Answer:
+    """Return the answer to an elicitation.
 
     Args:
         outcome: the return value of the callback: an `ElicitationResult`, a dict with the names of the wire, or None
             to decline.
 
-    Returns:
-        A dict that JSON can represent.
-
     Raises:
         AnswerError: the type is unsupported, or JSON cannot represent the value.
     """
     if outcome is None:
-        return dict(DECLINED)
+        return DECLINED
     if isinstance(outcome, ElicitationResult):
         wire: dict[str, Any] = {"action": outcome.action}
         if outcome.content is not None:
             wire["content"] = json_copy(outcome.content, "content")
-        return wire
-    wire = _answer(outcome, "an ElicitationResult", "action", "accept", "decline", "cancel")
+        return Answer(wire, outcome.action)
+    wire = _checked(outcome, "an ElicitationResult", "action", "accept", "decline", "cancel")
     if not isinstance(wire.get("content"), (dict, type(None))):
         raise AnswerError("`content` must be a dict", "content")
     if wire.get("content") is None:
         wire.pop("content", None)
-    return wire
+    return Answer(wire, wire["action"])
 
 
-def encode_user_dialog(outcome: object) -> dict[str, Any]:
-    """Return the wire form of the answer to a dialog.
+def encode_user_dialog(outcome: object, _: object = None) -> Answer:
+    """Return the answer to a dialog.
 
     Args:
         outcome: the return value of the callback: a `UserDialogResult`, a dict with the names of the wire, or None to
             cancel.
 
-    Returns:
-        A dict that JSON can represent.
-
     Raises:
         AnswerError: the type is unsupported, or JSON cannot represent the value.
     """
     if outcome is None or (isinstance(outcome, UserDialogResult) and outcome.behavior == "cancelled"):
-        return dict(CANCELLED)
+        return CANCELLED
     if isinstance(outcome, UserDialogResult):
-        return {"behavior": "completed", "result": json_copy(outcome.result, "result")}
-    return _answer(outcome, "a UserDialogResult", "behavior", "completed", "cancelled")
+        return Answer({"behavior": "completed", "result": json_copy(outcome.result, "result")}, "completed")
+    wire = _checked(outcome, "a UserDialogResult", "behavior", "completed", "cancelled")
+    return Answer(wire, wire["behavior"])
 
 
-def _answer(outcome: object, kind: str, field: str, *choices: str) -> dict[str, Any]:
+def _checked(outcome: object, kind: str, field: str, *choices: str) -> dict[str, Any]:
     if not isinstance(outcome, Mapping):
         raise AnswerError(f"it must return {kind}, a dict or None, not {type(outcome).__name__}")
     wire: dict[str, Any] = json_copy(outcome, "result")

@@ -22,6 +22,7 @@ from msgspec.structs import force_setattr
 
 from hackamore.checked.fields import suggestion
 from hackamore.checked.functions import (
+    Answer,
     AnswerError,
     Around,
     Question,
@@ -431,7 +432,7 @@ def decision_wire(result: Allow | Deny, path: str = "result") -> dict[str, Any]:
     return wire
 
 
-def encode_permission_result(result: object, request: PermissionRequest) -> dict[str, Any]:
+def encode_permission_result(result: object, request: PermissionRequest) -> Answer:
     """Return the answer to `request`, for msgspec to encode. An unchanged input goes back as the bytes that came.
 
     Raises:
@@ -450,12 +451,12 @@ def encode_permission_result(result: object, request: PermissionRequest) -> dict
         wire["updatedInput"] = request.input_raw
     if request.tool_use_id:
         wire["toolUseID"] = request.tool_use_id
-    return wire
+    return Answer(wire, "allow" if isinstance(result, Allow) else "deny")
 
 
-def deny(reason: str) -> dict[str, Any]:
+def deny(reason: str) -> Answer:
     """Return the answer that denies; it can always be sent, with any text in `reason`."""
-    return {"behavior": "deny", "message": escape_terminal(str(reason))}
+    return Answer({"behavior": "deny", "message": escape_terminal(str(reason))}, "deny")
 
 
 class PermissionRequestError(ValueError):

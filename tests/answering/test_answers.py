@@ -9,12 +9,17 @@ from typing import Any
 
 import pytest
 
-from hackamore import Allow, ElicitationResult, HookMatcher, Limits, Options, Timeouts, UserDialogResult
-from hackamore._engine.answering.jobs import Job, Jobs, SessionParts
+from hackamore import Allow, ElicitationResult, HookMatcher, HookOutput, Limits, Options, Timeouts, UserDialogResult
+from hackamore._engine.answering.jobs import Callee, Job, Jobs, JobState, RpcCall, SessionParts
+from hackamore._engine.answering.servers import answered
 from hackamore._engine.protocol.deadlines import TurnDeadlines
 from hackamore._engine.session.core import SessionCore
 from hackamore._engine.session.readers import Readers
-from hackamore.checked.functions import Reach
+from hackamore.checked.functions import Answer, Reach
+from hackamore.dialogs import encode_elicitation, encode_user_dialog
+from hackamore.hooks.outputs import encode_hook_output, fail_output
+from hackamore.options.observing import CallbackCall
+from hackamore.permissions import deny
 from hackamore.tools import ToolError
 
 
@@ -57,8 +62,15 @@ class Asked:
         reach = Reach(lambda: None)
         return Jobs(
             2,
-            SessionParts(core.connection, core.deadlines, silence, core.warn, reach, core.post, core.log, None),
+            SessionParts(
+                core.connection, core.deadlines, silence.answered, core.warn, reach, core.post, core.log, None
+            ),
         )
+
+    def job(self, request_id: str, kind: str, name: str = "the callback", **more: Any) -> Job:
+        """Return a job that arrives now."""
+        state = JobState(self.core.deadlines.now)
+        return Job(CallbackCall(request_id, kind, name), Callee(name), state, **more)
 
     def codes(self) -> list[str]:
         return [warning.code for warning in self.core.warnings]
@@ -69,14 +81,14 @@ def test_jobs_beyond_the_limit_wait_in_order_and_one_warning_says_so() -> None:
     for name in ("r0", "r1", "r2"):
         asked.hook(name)
     (first,) = asked.started()
-    assert (first.request_id, first.queued) == ("r0", False)
+    assert first.about.id == "r0"
     (warning,) = asked.core.warnings
     assert warning.code == "CALLBACK_QUEUE_FULL"
     assert warning.context == {"kind": "hook", "limit": 1}
     assert "1 callbacks of the kind `hook` run already" in warning.message
     asked.core.callbacks.finish(first, None, None)
     (second,) = asked.started()
-    assert (second.request_id, second.queued) == ("r1", False)
+    assert second.about.id == "r1"
     asked.core.callbacks.finish(second, None, None)
     (third,) = asked.started()
     asked.core.callbacks.finish(third, None, None)
@@ -86,7 +98,7 @@ def test_jobs_beyond_the_limit_wait_in_order_and_one_warning_says_so() -> None:
     asked.hook("r4")
     assert asked.codes() == ["CALLBACK_QUEUE_FULL"] * 2
     (fourth,) = asked.started()
-    assert (fourth.request_id, fourth.queued) == ("r3", False)
+    assert fourth.about.id == "r3"
 
 
 def test_a_request_that_is_cancelled_in_the_queue_leaves_its_place() -> None:
@@ -97,7 +109,7 @@ def test_a_request_that_is_cancelled_in_the_queue_leaves_its_place() -> None:
     asked.feed({"type": "control_cancel_request", "request_id": "r1"}, 1.0)
     asked.core.callbacks.finish(first, None, None)
     (job,) = asked.started()
-    assert job.request_id == "r2"
+    assert job.about.id == "r2"
     assert [answer["request_id"] for answer in asked.answers()] == ["r0"]
 
 
@@ -109,7 +121,7 @@ def test_a_request_that_is_cancelled_in_the_queue_makes_no_room() -> None:
     asked.feed({"type": "control_cancel_request", "request_id": "r2"}, 1.0)
     assert asked.started() == []
     asked.core.callbacks.finish(first, None, None)
-    assert [job.request_id for job in asked.started()] == ["r1"]
+    assert [job.about.id for job in asked.started()] == ["r1"]
 
 
 def test_a_callback_that_raises_is_answered_safely_and_named() -> None:
@@ -135,7 +147,7 @@ def test_an_outcome_that_cannot_be_sent_is_a_failure_with_its_place() -> None:
     asked = Asked()
     asked.hook("r0")
     (job,) = asked.started()
-    name = job.name
+    name = job.callee.name
     asked.core.callbacks.finish(job, "not an output", None)
     (warning,) = asked.core.warnings
     assert warning.code == "CALLBACK_FAILED"
@@ -145,7 +157,7 @@ def test_an_outcome_that_cannot_be_sent_is_a_failure_with_its_place() -> None:
     assert "test_answers.py" in warning.message
     assert not warning.message.endswith("..")
     assert len(asked.answers()) == 1
-    assert job.over
+    assert job.state.over
 
 
 def test_a_timeout_says_how_long_and_answers() -> None:
@@ -158,31 +170,18 @@ def test_a_timeout_says_how_long_and_answers() -> None:
     asked.core.expire(14.0, b"")
     (warning,) = asked.core.warnings
     assert warning.code == "CALLBACK_TIMED_OUT"
-    assert warning.context == {"kind": "hook", "callback": job.name, "seconds": 4.0}
-    assert warning.message == f"{job.name} did not answer within 4 s."
-    assert (job.cancelled, job.over) == (True, True)
+    assert warning.context == {"kind": "hook", "callback": job.callee.name, "seconds": 4.0}
+    assert warning.message == f"{job.callee.name} did not answer within 4 s."
+    assert (job.state.cancelled, job.state.over) == (True, True)
     assert len(asked.answers()) == 1
-
-
-def test_a_job_gives_its_call_and_its_functions_away_once() -> None:
-    job = Job("r0", "hook")
-    assert (job.name, job.call(), job.finish(1), job.fail("no")) == ("hook", None, {}, None)
-    job.call = lambda: "called"
-    job.finish = lambda outcome: {"outcome": outcome}
-    job.function = len
-    call = job.take()
-    assert (call(), job.take()()) == ("called", None)
-    job.forget()
-    assert (job.function, job.finish(1), job.fail("no")) == (None, {}, None)
 
 
 def test_jobs_of_calls_are_found_by_owner_and_id() -> None:
     asked = Asked()
     jobs, owner = asked.jobs(), object()
-    first, second, other = Job("a", "mcp"), Job("b", "mcp"), Job("c", "dialog")
-    first.rpc, second.rpc = (owner, 1), (object(), 1)
-    for job in (first, second, other):
-        jobs.open(job, None)
+    first = asked.job("a", "mcp", rpc=RpcCall(owner, 1))
+    for job in (first, asked.job("b", "mcp", rpc=RpcCall(object(), 1)), asked.job("c", "dialog")):
+        jobs.open(job)
     assert jobs.of_call(owner, 1) is first
     assert jobs.of_call(owner, 2) is None
     assert jobs.of_call(owner, None) is None
@@ -195,51 +194,60 @@ def test_jobs_of_calls_are_found_by_owner_and_id() -> None:
 def test_a_call_is_found_without_a_look_at_the_others() -> None:
     looks = []
 
-    class Call(tuple[object, Any]):
+    class Call(RpcCall):
         def __eq__(self, other: object) -> bool:
             looks.append(other)
             return super().__eq__(other)
 
         __hash__ = tuple.__hash__
 
-    jobs, owner = Asked().jobs(), object()
-    opened = [Job(str(number), "mcp") for number in range(50)]
-    for number, job in enumerate(opened):
-        job.rpc = Call((owner, number))
-        jobs.open(job, None)
+    asked, owner = Asked(), object()
+    jobs = asked.jobs()
+    opened = [asked.job(str(number), "mcp", rpc=Call(owner, number)) for number in range(50)]
+    for job in opened:
+        jobs.open(job)
     assert jobs.of_call(owner, 49) is opened[49]
     assert jobs.of_call(owner, [49]) is None  # the peer may send any JSON as an id
     assert looks == []
 
 
 @pytest.mark.parametrize(
-    ("kind", "answer", "said"),
+    ("answer", "said"),
     [
-        ("hook", {"continue": False}, "stop"),
-        ("hook", {"continue": True}, "no decision"),
-        ("hook", {"decision": "block"}, "block"),
-        ("hook", {"hookSpecificOutput": {"permissionDecision": "deny"}, "decision": "block"}, "deny"),
-        ("hook", {"hookSpecificOutput": "odd"}, "no decision"),
-        ("permission", {"behavior": "allow"}, "allow"),
-        ("dialog", {"action": "accept"}, "accept"),
-        ("dialog", {"action": {"odd": 1}}, "answered"),
-        ("dialog", {}, "answered"),
-        ("mcp", {"mcp_response": {"result": {"isError": True}}}, "failed"),
-        ("mcp", {"mcp_response": {"result": {"isError": False}}}, "answered"),
-        ("mcp", {"mcp_response": {"error": {"code": 1}}}, "failed"),
-        ("mcp", {"mcp_response": {"result": []}}, "answered"),
+        (encode_hook_output({"continue": False, "decision": "block"}, "PreToolUse"), "stop"),
+        (encode_hook_output({"continue": True}, "PreToolUse"), "no decision"),
+        (encode_hook_output(HookOutput.block("no"), "PostToolUse"), "block"),
+        (encode_hook_output(HookOutput.deny("no", decision="block"), "PreToolUse"), "deny"),
+        (encode_hook_output(HookOutput.deny("no"), "PermissionRequest"), "deny"),
+        (encode_hook_output(HookOutput(action="decline"), "Elicitation"), "decline"),
+        (encode_hook_output({"hookSpecificOutput": {"permissionDecision": {"odd": 1}}}, "New"), "no decision"),
+        (encode_hook_output({"hookSpecificOutput": {"decision": "odd"}}, "New"), "no decision"),
+        (encode_hook_output(HookOutput.deny("no"), "Stop"), "no decision"),
+        (fail_output("block", "PreToolUse"), "deny"),
+        (fail_output("block", "Elicitation"), "decline"),
+        (fail_output("block", "PostToolUse"), "block"),
+        (fail_output("continue", "PostToolUse"), "no decision"),
+        (deny("no"), "deny"),
+        (encode_elicitation({"action": "accept"}), "accept"),
+        (encode_elicitation(ElicitationResult.cancel()), "cancel"),
+        (encode_elicitation(None), "decline"),
+        (encode_user_dialog({"behavior": "completed"}), "completed"),
+        (encode_user_dialog(UserDialogResult.completed()), "completed"),
+        (encode_user_dialog(None), "cancelled"),
+        (answered({"result": {"isError": True}}), "failed"),
+        (answered({"result": {"isError": False}}), "answered"),
+        (answered({"error": {"code": 1}}), "failed"),
+        (answered({"result": []}), "answered"),
     ],
 )
 def test_the_log_has_the_decision_and_how_long_it_took(
-    kind: str, answer: dict[str, Any], said: str, caplog: pytest.LogCaptureFixture
+    answer: Answer, said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "hackamore")
     asked = Asked()
-    job = Job("r", kind)
-    job.name = "the callback"
     asked.core.deadlines.now = 1.0
-    jobs = asked.jobs()
-    jobs.open(job, None)
+    jobs, job = asked.jobs(), asked.job("r", "hook")
+    jobs.open(job)
     asked.core.deadlines.now = 3.5
     jobs.answer(job, answer)
     assert f"the callback: {said}, after 2.500 s" in caplog.messages
@@ -247,13 +255,13 @@ def test_the_log_has_the_decision_and_how_long_it_took(
 
 def test_a_job_without_an_answer_hands_over_its_outcome() -> None:
     asked = Asked()
-    job, ended = Job("", "prompts"), []
+    ended: list[Any] = []
     error = ToolError("x")
-    job.ended = lambda outcome, problem: ended.append((outcome, problem))
+    job = asked.job("", "prompts", ended=lambda outcome, problem: ended.append((outcome, problem)))
     asked.core.callbacks.finish(job, "out", error)
     asked.core.callbacks.finish(job, "again", None)
     assert ended == [("out", error)]
-    assert job.over
+    assert job.state.over
 
 
 def test_a_hook_that_was_not_registered_is_answered_and_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -295,10 +303,10 @@ def test_jobs_are_named_after_their_callbacks() -> None:
     asked = Asked(guard)
     asked.hook("r0")
     (job,) = asked.started()
-    assert job.name.startswith("PreToolUse hook `")
-    assert "guard" in job.name
-    assert job.function is guard
-    assert not job.is_async
+    assert job.callee.name.startswith("PreToolUse hook `")
+    assert "guard" in job.callee.name
+    assert job.callee.function is guard
+    assert not job.callee.is_async
 
 
 # -- permissions and dialogs with callbacks ----------------------------------------------------------------------------
@@ -368,11 +376,11 @@ def test_a_question_reaches_its_callback_and_the_outcome_its_asker(
 
     it = Questioned(**{option: decide})
     job = it.question(request_)
-    assert (job.function, job.is_async) == (decide, False)
-    assert job.name.startswith(f"`{option}` (")
-    assert job.name.endswith("decide)")
+    assert (job.callee.function, job.callee.is_async) == (decide, False)
+    assert job.callee.name.startswith(f"`{option}` (")
+    assert job.callee.name.endswith("decide)")
     assert it.core.deadlines.seconds_of("callback", "r0") == 9.0
-    it.core.callbacks.finish(job, job.take()(), None)
+    it.core.callbacks.finish(job, job.call(), None)
     (given,) = it.answers()
     assert {name: given["response"][name] for name in answer if name in given["response"]} == {
         name: value for name, value in answer.items() if name in given["response"]
@@ -384,16 +392,16 @@ def test_a_question_reaches_its_callback_and_the_outcome_its_asker(
 
     it = Questioned(**{option: later})
     job = it.question(request_)
-    assert job.is_async
+    assert job.callee.is_async
     it.core.expire(9.0, b"")
     (given,) = it.answers()
     assert refusal.items() <= given["response"].items()
     (warning,) = it.core.warnings
-    assert (warning.code, warning.context["callback"]) == ("CALLBACK_TIMED_OUT", job.name)
+    assert (warning.code, warning.context["callback"]) == ("CALLBACK_TIMED_OUT", job.callee.name)
 
     it = Questioned(**{option: decide})
     job = it.question(request_)
-    job.take()()
+    job.call()
     it.feed({"type": "control_cancel_request", "request_id": "r0"}, 1.0)
     assert asked[1].cancelled
     assert it.answers() == []
@@ -412,7 +420,7 @@ def test_a_callback_object_is_named_by_its_class() -> None:
             return Allow()
 
     it = Questioned(can_use_tool=Guard())
-    assert it.question(PERMISSION).name.endswith("Guard)")
+    assert it.question(PERMISSION).callee.name.endswith("Guard)")
 
 
 def test_a_user_dialog_without_a_callback_is_cancelled() -> None:
@@ -428,7 +436,7 @@ def test_a_hook_whose_input_is_odd_is_called_all_the_same(input_: dict[str, Any]
     request = {"subtype": "hook_callback", "callback_id": "hook_0", "input": input_}
     asked.feed({"type": "control_request", "request_id": "r0", "request": request}, 0.0)
     (job,) = asked.started()
-    job.take()()
+    job.call()
     asked.core.callbacks.finish(job, None, None)
     (given,) = asked.answers()
     assert given["response"] == {}
@@ -439,7 +447,7 @@ def test_a_hook_gets_its_input_and_its_context() -> None:
     asked = Asked(lambda *arguments: seen.append(arguments))
     asked.hook("r")
     (job,) = asked.started()
-    job.take()()
+    job.call()
     assert seen.pop()[1].session is None
     asked.core.callbacks.finish(job, None, None)
     asked.core.session = lambda: "the session"
@@ -447,7 +455,7 @@ def test_a_hook_gets_its_input_and_its_context() -> None:
     request = {"subtype": "hook_callback", "callback_id": "hook_0", "input": fields, "tool_use_id": "t"}
     asked.feed({"type": "control_request", "request_id": "r0", "request": request}, 0.0)
     (job,) = asked.started()
-    job.take()()
+    job.call()
     ((value, context),) = seen
     assert (value.tool_name, value.tool_input) == ("Bash", {"command": "ls"})
     assert (context.tool_use_id, context.session, context.cancelled) == ("t", "the session", False)
@@ -474,8 +482,8 @@ def test_each_kind_of_callback_has_room_of_its_own() -> None:
     asked = Asked()
     jobs = asked.jobs()
     for number, kind in enumerate(["hook", "hook", "hook", "permission", "mcp", "dialog"]):
-        jobs.open(Job(f"j{number}", kind), None)
-    assert [job.request_id for job in jobs.take()] == ["j0", "j1", "j3", "j4", "j5"]
+        jobs.open(asked.job(f"j{number}", kind))
+    assert [job.about.id for job in jobs.take()] == ["j0", "j1", "j3", "j4", "j5"]
     assert asked.codes() == ["CALLBACK_QUEUE_FULL"]
     assert asked.core.warnings[0].context == {"kind": "hook", "limit": 2}
 
@@ -487,11 +495,11 @@ def test_a_timeout_counts_while_a_callback_waits_for_its_turn() -> None:
     (first,) = asked.started()
     asked.core.expire(4.0, b"")
     (second,) = asked.started()
-    assert second.request_id == "r1"
+    assert second.about.id == "r1"
     asked.core.expire(5.0, b"")
     assert asked.codes() == ["CALLBACK_QUEUE_FULL", "CALLBACK_TIMED_OUT", "CALLBACK_TIMED_OUT"]
-    assert first.cancelled
-    assert second.cancelled
+    assert first.state.cancelled
+    assert second.state.cancelled
 
 
 def test_a_cancelled_request_is_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -500,12 +508,12 @@ def test_a_cancelled_request_is_logged(caplog: pytest.LogCaptureFixture) -> None
     asked.hook("r0", 1.0)
     (job,) = asked.started()
     asked.feed({"type": "control_cancel_request", "request_id": "r0"}, 1.5)
-    assert f"{job.name}: cancelled, after 0.500 s" in caplog.messages
+    assert f"{job.callee.name}: cancelled, after 0.500 s" in caplog.messages
     asked.hook("r1", 2.0)
     (job,) = asked.started()
     asked.core.deadlines.now = 4.0
     asked.core.callbacks.finish(job, None, ValueError("bad"))
-    assert f"{job.name}: failed ({job.name} raised ValueError: bad), after 2.000 s" in caplog.messages
+    assert f"{job.callee.name}: failed ({job.callee.name} raised ValueError: bad), after 2.000 s" in caplog.messages
 
 
 class Unprintable:
@@ -517,27 +525,23 @@ class Unprintable:
 
 def test_an_outcome_that_ends_the_program_is_a_failure(caplog: pytest.LogCaptureFixture) -> None:
     asked = Asked()
-    job = Job("r0", "hook")
 
-    def finish(outcome: Any) -> dict[str, Any]:
+    def finish(outcome: Any) -> Answer:
         raise SystemExit(3)
 
-    job.finish = finish
-    job.name = "the callback"
-    jobs = asked.jobs()
-    jobs.open(job, None)
+    jobs, job = asked.jobs(), asked.job("r0", "hook", finish=finish)
+    jobs.open(job)
     jobs.finish(job, Unprintable(), None)
-    assert job.over
+    assert job.state.over
     (warning,) = asked.core.warnings
     assert (warning.code, warning.context["reason"]) == ("CALLBACK_FAILED", "the callback: 3")
     assert "the answer of a callback could not be made" in caplog.messages
-    other = Job("r1", "hook")
 
-    def interrupted(outcome: Any) -> dict[str, Any]:
+    def interrupted(outcome: Any) -> Answer:
         raise KeyboardInterrupt
 
-    other.finish = interrupted
-    jobs.open(other, None)
+    other = asked.job("r1", "hook", finish=interrupted)
+    jobs.open(other)
     with pytest.raises(KeyboardInterrupt):
         jobs.finish(other, None, None)
 
@@ -553,7 +557,7 @@ def test_a_permission_request_for_no_tool_is_denied_with_a_warning(caplog: pytes
     (warning,) = it.core.warnings
     assert warning.code == "CALLBACK_FAILED"
     assert warning.message == reason
-    assert warning.context == {"kind": "permission", "callback": "permission", "reason": reason}
+    assert warning.context == {"kind": "permission", "callback": "`can_use_tool` (print)", "reason": reason}
     assert "a request cannot be read: The permission request names no tool." in caplog.messages
 
 
@@ -562,24 +566,21 @@ def test_long_texts_of_callbacks_are_cut(caplog: pytest.LogCaptureFixture) -> No
     asked = Asked()
     jobs = asked.jobs()
     for number, kind in enumerate(["permission", "mcp"]):
-        job = Job(f"r{number}", kind)
-        job.name = "n"
-        jobs.open(job, None)
+        job = asked.job(f"r{number}", kind, "n")
+        jobs.open(job)
         jobs.crash(job, "x" * 3_000)
     for warning in asked.core.warnings:
         assert warning.message == f"[... 2500 characters left out] {'x' * 500}."
-    job = Job("r9", "hook")
-    job.name = "n"
-    jobs.open(job, None)
-    jobs.answer(job, {"decision": "y" * 400})
+    job = asked.job("r9", "hook", "n")
+    jobs.open(job)
+    jobs.answer(job, Answer({}, "y" * 400))
     assert f"n: [... 100 characters left out] {'y' * 300}, after 0.000 s" in caplog.messages
 
 
 def test_a_failure_without_an_answer_of_its_own_is_answered_as_its_kind_says() -> None:
     it = Questioned(can_use_tool=print)
-    job = it.question(PERMISSION)
-    job.forget()  # as after an error before the callback was known
-    it.core.callbacks.finish(job, None, ValueError("x" * 3_000))
+    it.question(PERMISSION)
+    it.jobs().fail(it.job("r0", "permission"), "x" * 3_000)
     (given,) = it.answers()
     assert given["response"]["behavior"] == "deny"
     left_out, _, text = given["response"]["message"].partition("] ")

@@ -53,12 +53,12 @@ def test_a_timeout_answers_once_and_stops_the_callback() -> None:
     core = asked()
     (job,) = core.callbacks.take()
     stopped: list[None] = []
-    job.stop = lambda: stopped.append(None)
+    assert job.started(lambda: stopped.append(None))
     core.callbacks.expire("r0", 5.0)
     core.callbacks.finish(job, None, None)
     assert core.connection.data_to_send().count(b"control_response") == 1
     assert codes(core) == ["CALLBACK_TIMED_OUT"]
-    assert job.cancelled
+    assert job.state.cancelled
     assert list(core.callbacks.take()) == []
     assert stopped == [None]
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+import gc
 import json
 import logging
+import weakref
 from typing import Any
 
 import pytest
@@ -99,8 +102,8 @@ def test_the_head_of_a_message_is_read_as_far_as_it_can_be(
 
 
 def test_a_message_that_no_server_answered_gets_the_reason_and_a_notification_none() -> None:
-    assert failed(None, "no") == {"mcp_response": ACKNOWLEDGED}
-    error = failed(7, "x" * 2_000 + "no\x1b[2J")["mcp_response"]
+    assert failed(None, "no").wire == {"mcp_response": ACKNOWLEDGED}
+    error = failed(7, "x" * 2_000 + "no\x1b[2J").wire["mcp_response"]
     assert (error["jsonrpc"], error["id"], error["error"]["code"]) == ("2.0", 7, -32603)
     assert error["error"]["message"].endswith("no\\x1b[2J")
     assert 1_000 < len(error["error"]["message"]) < 1_100
@@ -131,21 +134,21 @@ def test_a_call_of_a_tool_becomes_a_job_with_its_name_timeout_and_answers() -> N
 
     served = Served(shop=tool_server("inner", [price]))
     (job,) = served.call("shop", "tools/call", 3, name="price", arguments={"article": "tea"})
-    assert (job.name, job.is_async, job.function) == ("tool `shop.price`", False, price.function)
+    assert (job.callee.name, job.callee.is_async, job.callee.function) == ("tool `shop.price`", False, price.function)
     assert served.core.deadlines.seconds_of("callback", "r1") == 6.0
-    served.finish(job, job.take()())
+    served.finish(job, job.call())
     (answer,) = served.answers().values()
     assert (answer["id"], answer["result"]["content"][0]["text"]) == (3, "tea costs 2")
     assert not contexts[0].cancelled
 
     (job,) = served.call("shop", "tools/call", 4, name="price", arguments={"article": "tea"})
-    job.take()()
+    job.call()
     assert served.cancel("shop", 4) == []
     answers = served.answers()
     assert answers["r3"]["result"] == {}
     assert answers["r2"]["id"] == 4
     assert contexts[1].cancelled
-    assert job.cancelled
+    assert job.state.cancelled
     assert not served.core.warnings
 
 
@@ -157,7 +160,7 @@ def test_a_tool_that_times_out_or_raises_is_answered_as_a_tool() -> None:
 
     served = Served(shop=tool_server("inner", [price]))
     (job,) = served.call("shop", "tools/call", 3, name="price", arguments={})
-    assert job.is_async
+    assert job.callee.is_async
     served.core.expire(6.0, b"")
     (answer,) = served.answers().values()
     assert answer["result"]["isError"]
@@ -182,7 +185,7 @@ def test_what_a_tool_reports_is_sent_until_its_call_is_over() -> None:
 
     served = Served(shop=tool_server("inner", [price]))
     (job,) = served.call("shop", "tools/call", 3, name="price", arguments={}, _meta={"progressToken": "p"})
-    call = job.take()
+    call = job.call
     outcome = call()
     (frame,) = served.frames()
     assert frame["request"]["subtype"] == "mcp_message"
@@ -194,6 +197,31 @@ def test_what_a_tool_reports_is_sent_until_its_call_is_over() -> None:
     assert served.frames() == []
 
 
+@dataclasses.dataclass
+class Article:
+    name: str
+
+
+def test_a_call_that_is_over_leaves_nothing_to_the_garbage_collector() -> None:
+    asked: list[weakref.ref[Article]] = []
+
+    @tool
+    def price(article: Article, context: ToolContext) -> str:
+        """Return a price."""
+        asked.append(weakref.ref(article))
+        return ""
+
+    served = Served(shop=tool_server("inner", [price]))
+    gc.disable()
+    try:
+        (job,) = served.call("shop", "tools/call", 3, name="price", arguments={"article": {"name": "tea"}})
+        served.finish(job, job.call())
+        del job
+        assert asked[0]() is None
+    finally:
+        gc.enable()
+
+
 def test_a_function_gets_the_message_and_gives_the_answer() -> None:
     heard: list[Any] = []
 
@@ -203,8 +231,8 @@ def test_a_function_gets_the_message_and_gives_the_answer() -> None:
 
     served = Served(f=serve)
     (job,) = served.call("f", "anything", 3, a=1)
-    assert (job.name, job.is_async, job.function) == ("server 'f'", False, serve)
-    served.finish(job, job.take()())
+    assert (job.callee.name, job.callee.is_async, job.callee.function) == ("server 'f'", False, serve)
+    served.finish(job, job.call())
     assert served.answers() == {"r1": {"jsonrpc": "2.0", "id": 3, "result": {"n": 1}}}
     assert heard == [{"jsonrpc": "2.0", "id": 3, "method": "anything", "params": {"a": 1}}]
     (job,) = served.tell("f", {"jsonrpc": "2.0", "method": "notifications/initialized"})
@@ -219,8 +247,8 @@ def test_a_function_gets_the_message_and_gives_the_answer() -> None:
     (also,) = served.cancel("f", 5)
     (answer,) = served.answers().values()
     assert (answer["id"], answer["error"]["message"]) == (5, "The call was cancelled.")
-    assert job.cancelled
-    assert not also.over
+    assert job.state.cancelled
+    assert not also.state.over
 
 
 # -- server objects ----------------------------------------------------------------------------------------------------
@@ -241,7 +269,8 @@ def run_of(entry: Entry) -> ObjectRun:
 
 def test_a_server_object_runs_from_its_first_message_on() -> None:
     served, job, entry = connected()
-    assert (job.kind, job.name, job.is_async, job.request_id) == ("server", "MCP server 'shop'", True, "")
+    assert (job.about.kind, job.about.id) == ("server", "")
+    assert (job.callee.name, job.callee.is_async) == ("MCP server 'shop'", True)
     run = run_of(entry)
     assert (run.name, run.initialized, run.closing) == ("shop", True, False)
     assert [json.loads(message)["method"] for message in run.inbox] == ["initialize"]
@@ -298,7 +327,7 @@ def test_a_second_initialize_is_another_connection() -> None:
     first = run_of(entry)
     served.call("shop", "tools/list", 2)
     (job,) = served.call("shop", "initialize", 3)
-    assert job.kind == "server"
+    assert job.about.kind == "server"
     second = run_of(entry)
     assert first is not second
     assert (first.closing, second.closing) == (True, False)
@@ -368,7 +397,7 @@ def test_a_function_gets_numbers_that_no_float_holds_as_infinity(caplog: pytest.
     served.core.connection.receive_data(b'{"type":"control_request","request_id":"r","request":' + request + b"}\n")
     served.core.pump(0.0)
     (job,) = served.core.callbacks.take()
-    served.finish(job, job.take()())
+    served.finish(job, job.call())
     assert served.answers() == {"r": {"jsonrpc": "2.0", "id": 1, "result": {}}}
     assert not caplog.records
 

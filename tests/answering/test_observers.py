@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from hackamore import HackamoreError, HookMatcher, Limits, Options, StreamWarning, TurnTimeoutError
-from hackamore._engine.answering.jobs import Job
+from hackamore._engine.answering.jobs import Callee, Job, JobState
 from hackamore._engine.answering.observers import Observers, observers_of
 from hackamore._engine.protocol.deadlines import TURN_KINDS
 from hackamore._engine.queries.plain import PlainQuery
 from hackamore._engine.session.steering import SteeredQuery
-from hackamore.options.observing import ONE_TURN, CallbackEnd
+from hackamore.options.observing import ONE_TURN, CallbackCall, CallbackEnd
 from tests.session.test_deadlines import HOOK, RESULT, RUNNING, TEXT, Clocked
 from tests.support.observing import Noting, Observer
 
@@ -58,6 +59,11 @@ def test_the_warning_about_an_observer_names_its_option(option: str) -> None:
     assert "observing.py:" in warning.context["place"]
 
 
+def called(about: CallbackCall, call: Callable[[], Any] = lambda: None) -> Job:
+    """Return the job of a callback."""
+    return Job(about, Callee("n"), JobState(), call)
+
+
 def test_an_observer_without_a_method_is_a_warning_as_well() -> None:
     class Nothing:
         """Has none of the methods."""
@@ -91,7 +97,7 @@ def test_an_observer_that_raises_is_a_warning_and_the_others_are_told(name: str,
         {"B": "2"} if name == "launching" else {"A": "1", "B": "2"}
     )
     observers.launched()
-    observers.callback_started(Job("r", "hook"))
+    observers.callback_started(called(CallbackCall("r", "hook")))
     observers.callback_ended("r", CallbackEnd("answered", {}, ""))
     observers.turn_changed("t", "completed", None)
     observers.ended(None, 0)
@@ -131,7 +137,7 @@ def test_the_end_closes_what_is_open_once() -> None:
         observers.prompt_sending(turn_id, "hi")
     observers.turn_changed("started", "started", None)
     observers.turn_changed("done", "completed", None)
-    observers.callback_started(Job("r", "hook"))
+    observers.callback_started(called(CallbackCall("r", "hook")))
     notes.heard.clear()
     observers.ended(error, 7)
     observers.ended(None, 0)
@@ -156,17 +162,14 @@ def test_observers_prepare_the_context_of_a_callback() -> None:
     ran: list[str] = []
     first.enter = lambda: ran.append("first")
     third.enter = lambda: ran.append("never")
-    job = Job("r", "mcp")
-    job.name, job.event, job.tool, job.tool_use_id, job.request = "n", "e", "t", "u", {"a": 1}
 
     def call() -> str:
         ran.append("call")
         return "outcome"
 
-    job.call = call
-    job.on_failure = "block"
-    observers.callback_started(job)
-    assert first.heard[0][1] == ("r", "mcp", "n", "e", "t", "u", {"a": 1}, "block", None)
+    about = CallbackCall("r", "mcp", "n", "e", "t", "u", {"a": 1}, "block")
+    job = observers.callback_started(called(about, call))
+    assert first.heard[0][1] is about
     assert job.call() == "outcome"
     assert ran == ["first", "call"]
     assert len(warnings) == 1
@@ -178,10 +181,8 @@ def test_observers_prepare_the_context_of_a_callback() -> None:
     assert first.names() == ["callback_started"]  # its answer is still to be written
     observers.report()
     assert first.heard[1:] == [("callback_ended", first.heard[0][1], end)]
-    plain = Job("q", "mcp")
-    before = plain.call
-    told(one=Noting())[0].callback_started(plain)
-    assert plain.call is before
+    plain = called(CallbackCall("q", "mcp"))
+    assert told(one=Noting())[0].callback_started(plain) is plain
 
 
 # -- of a session ------------------------------------------------------------------------------------------------------
@@ -224,10 +225,10 @@ def test_a_session_tells_its_observers_what_happens() -> None:
         "Bash",
         "u",
     )
-    assert started.name == job.name
+    assert started.name == job.callee.name
     assert started.request.tool_name == "Bash"
     (ended,) = [entry[2] for entry in notes.heard if entry[0] == "callback_ended"]
-    assert (ended.how, ended.answer["decision"], ended.reason) == ("answered", "block", "")
+    assert (ended.how, ended.answer["decision"], ended.reason, ended.decision) == ("answered", "block", "", "block")
     assert notes.heard[-1] == ("ended", None, 0)
 
 
@@ -242,7 +243,7 @@ def test_callbacks_that_fail_or_are_cancelled_say_so() -> None:
     )
     hook, permission = session.core.callbacks.take()
     session.core.callback_ended(hook, None, ValueError("bad"), session.now)
-    session.core.callbacks.expire(permission.request_id, 3.0)
+    session.core.callbacks.expire(permission.about.id, 3.0)
     assert "callback_ended" not in notes.names()  # the answers are still to be written
     session.core.was_written()
     calls = {entry[1].id: entry[1] for entry in notes.heard if entry[0] == "callback_started"}

@@ -55,7 +55,7 @@ class Played:
         return list(self.connection.take())
 
     def run(self, job: Job) -> None:
-        self.connection.finish(job, job.take()(), None)
+        self.connection.finish(job, job.call(), None)
 
     def said(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.connection.data_to_send().splitlines()]
@@ -65,7 +65,7 @@ def test_a_call_is_a_job_and_its_end_a_line() -> None:
     played = Played()
     played.call("text", "a")
     [job] = played.jobs()
-    assert (job.name, job.tool, played.said()) == ("tool `s.text`", "mcp__s__text", [])
+    assert (job.callee.name, job.about.tool, played.said()) == ("tool `s.text`", "mcp__s__text", [])
     played.run(job)
     assert played.said() == [{"jsonrpc": "2.0", "id": "a", "result": {"content": [{"type": "text", "text": "xx"}]}}]
     assert played.connection.data_to_send() == b""
@@ -196,11 +196,13 @@ def test_nothing_is_answered_after_the_end() -> None:
     played = Played()
     played.call("text", 1)
     [job] = played.jobs()
-    assert job.plan is not None
+    assert job.rpc is not None
+    assert job.rpc.plan is not None
     played.connection.receive_data(json.dumps(request("ping", identifier="last")).encode())  # no line end
     played.connection.receive_eof()
     assert [answer["id"] for answer in played.said()] == ["last"]
-    assert (played.connection.over, played.connection.wants_input, job.plan.context.cancelled) == (True, False, True)
+    assert (played.connection.over, played.connection.wants_input) == (True, False)
+    assert job.rpc.plan.context.cancelled
     played.run(job)
     played.connection.end()
     assert (played.said(), played.jobs()) == ([], [])

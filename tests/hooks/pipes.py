@@ -121,7 +121,7 @@ class Conversation:
             assert self.can_use_tool is not None
             question = decode_permission_request(raw, warn=self.warnings.append)
             self.questions.append(question)
-            return encode_permission_result(self.can_use_tool(question), question)
+            return encode_permission_result(self.can_use_tool(question), question).wire
         request = decode_hook_request(raw)
         hook = self.registered.callbacks[request.callback_id]
         asked = decode_hook_input(hook.event, request.input_raw, self.warnings.append)

@@ -116,7 +116,7 @@ def test_several_hooks_the_strictest_wins(real_cli: RealCLI) -> None:
 @shows("asked.guard.in-the-cli")
 @pytest.mark.parametrize("event", ["PreToolUse", "UserPromptSubmit"])
 def test_the_answer_of_a_failed_hook_that_blocks_is_understood(real_cli: RealCLI, event: str) -> None:
-    hooks = answering(fail_output("block", event, "the guard is down"), event, on_failure="block")
+    hooks = answering(fail_output("block", event, "the guard is down").wire, event, on_failure="block")
     steps: list[Any] = [bash("touch made"), Repeat("Done.")] if event == "PreToolUse" else []
     with ScriptedModel(*steps) as model:
         talk = Conversation(real_cli, model, BYPASS, hooks=hooks)

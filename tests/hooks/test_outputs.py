@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hackamore.checked.functions import Answer
 from hackamore.hooks import HOOK_EVENTS, HookOutput, HookOutputError
-from hackamore.hooks.outputs import SPECIFIC_FIELDS, EncodedHookOutput, encode_hook_output, fail_output
+from hackamore.hooks.outputs import SPECIFIC_FIELDS, encode_hook_output, fail_output
 from hackamore.permissions import Allow, Deny, PermissionRule, ReplaceRules
 from tests.contract import shows
 from tests.hooks.fields import SPECIFIC
@@ -333,8 +334,8 @@ def test_answers_are_copies() -> None:
 @pytest.mark.parametrize("event", [*HOOK_EVENTS, "Hologram"])
 def test_a_failed_hook_fails_open_unless_it_blocks(event: str) -> None:
     for on_failure in (None, "continue"):
-        assert fail_output(on_failure, event, "boom") == {}
-    wire = fail_output("block", event, "boom \ud800")
+        assert fail_output(on_failure, event, "boom").wire == {}
+    wire = fail_output("block", event, "boom \ud800").wire
     if event in {"Stop", "SubagentStop", "TaskCompleted", "TeammateIdle"}:
         assert wire == {}
         return
@@ -348,7 +349,7 @@ def test_a_failed_hook_fails_open_unless_it_blocks(event: str) -> None:
         assert encoded == specific(event, action="decline")
     else:
         assert encoded == {"decision": "block", "reason": r"boom \ud800"}
-    assert json.loads(msgspec.json.encode(fail_output("block", event))) != {}
+    assert json.loads(msgspec.json.encode(fail_output("block", event).wire)) != {}
 
 
 _json = st.recursive(
@@ -378,7 +379,7 @@ def _some(fields: dict[str, tuple[str, Any]]) -> st.SearchStrategy[dict[str, Any
     return mostly(right, wrong)
 
 
-def _check_sent(encoded: EncodedHookOutput, event: str, common: dict[str, Any], inner: dict[str, Any]) -> None:
+def _check_sent(encoded: Answer, event: str, common: dict[str, Any], inner: dict[str, Any]) -> None:
     """Do nothing if the CLI gets these fields, but for those that are warned of, on one line that a hook may send on.
 
     Args:

@@ -48,7 +48,7 @@ def untyped(kind: Any) -> Any:
 
 
 def wire_of(result: object, request: PermissionRequest = REQUEST) -> dict[str, Any]:
-    line = msgspec.json.encode(encode_permission_result(result, request))
+    line = msgspec.json.encode(encode_permission_result(result, request).wire)
     assert b"\n" not in line
     data: dict[str, Any] = json.loads(line)
     return data
@@ -56,11 +56,11 @@ def wire_of(result: object, request: PermissionRequest = REQUEST) -> dict[str, A
 
 @shows("permissions.allow")
 def test_an_allow_echoes_the_input_byte_by_byte() -> None:
-    line = msgspec.json.encode(encode_permission_result(Allow(), REQUEST))
+    line = msgspec.json.encode(encode_permission_result(Allow(), REQUEST).wire)
     assert line == b'{"behavior":"allow","updatedInput":' + INPUT + b',"toolUseID":"toolu_1"}'
     # What a callback did to the decoded dict changes nothing.
     REQUEST.input["command"] = "rm"
-    assert msgspec.json.encode(encode_permission_result(Allow(), REQUEST)) == line
+    assert msgspec.json.encode(encode_permission_result(Allow(), REQUEST).wire) == line
 
 
 @shows("permissions.allow")
@@ -99,9 +99,9 @@ def test_a_deny_says_why() -> None:
 
 
 def test_the_answer_that_denies_can_always_be_sent() -> None:
-    assert deny("boom") == {"behavior": "deny", "message": "boom"}
+    assert deny("boom").wire == {"behavior": "deny", "message": "boom"}
     for reason in ("\ud800", "\x1b[31m\0", "x" * 100_000, ""):
-        assert json.loads(msgspec.json.encode(deny(reason)))["behavior"] == "deny"
+        assert json.loads(msgspec.json.encode(deny(reason).wire))["behavior"] == "deny"
 
 
 @shows("asked.permission.wrong-type")

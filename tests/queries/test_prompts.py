@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
+    from hackamore._engine.answering.jobs import Job
+
 FRAME = {"type": "user", "message": {"content": "hi"}}
 
 
-def feeder(source: object, sent: list[OnePrompt], problems: list[PromptIterableError | None]) -> Feeder:
-    return Feeder(source, sent.append, problems.append)
+def feeder(source: object, sent: list[OnePrompt], problems: list[PromptIterableError | None]) -> Job:
+    return Feeder(source, sent.append, problems.append).job
 
 
 @pytest.mark.parametrize(
@@ -67,13 +69,13 @@ def test_an_iterator_that_is_given_up_is_closed() -> None:
     def prompts() -> Iterator[str]:
         try:
             yield "one"
-            job.cancelled = True
+            job.state.cancelled = True
             yield "two"
         finally:
             closed.append("closed")
 
     job = feeder(prompts(), sent, [])
-    assert (job.name, job.is_async) == ("the iterable of prompts", False)
+    assert (job.callee.name, job.callee.is_async) == ("the iterable of prompts", False)
     job.call()
     assert (sent, closed) == ([OnePrompt("one")], ["closed"])
 
@@ -91,7 +93,7 @@ def test_an_async_iterator_that_raises_elsewhere_is_closed() -> None:
 
     async def read() -> None:
         job = feeder(prompts(), sent, [])
-        assert job.is_async
+        assert job.callee.is_async
         with pytest.raises(TypeError, match="a prompt must be a str"):
             await job.call()
         assert (sent, closed) == ([OnePrompt("one")], ["closed"])

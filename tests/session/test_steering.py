@@ -169,7 +169,7 @@ def test_one_prompt_is_sent_with_its_fields_and_closes_the_input() -> None:
     frame = {"type": "user", "message": {"content": "hello"}, "uuid": "mine", "priority": "now"}
     steered = Steered(iter([frame]))
     job = feeder(steered)
-    job.take()()
+    job.call()
     (written,) = [
         json.loads(line)
         for line in steered.session.connection.data_to_send().splitlines()
@@ -199,7 +199,7 @@ def test_prompts_are_read_once_the_session_is_ready() -> None:
 def test_a_prompt_that_cannot_be_sent_ends_the_query_with_its_place_and_reason() -> None:
     steered = Steered(iter(["one", "two", [{"type": "text", "text": "\ud800"}], "four"]))
     job = feeder(steered)
-    job.take()()
+    job.call()
     steered.session.pump(0.0)
     error = steered.query.core.terminal_error
     assert isinstance(error, PromptIterableError)
@@ -212,7 +212,7 @@ def test_a_prompt_that_cannot_be_sent_ends_the_query_with_its_place_and_reason()
 def test_an_iterable_that_raises_ends_the_query_and_keeps_what_came() -> None:
     steered = Steered(iter(["one"]))
     job = feeder(steered)
-    job.take()()
+    job.call()
     steered.take(TEXT)
     problem = LookupError("no more")
     steered.session.callback_ended(job, None, problem, 0.0)
@@ -226,12 +226,12 @@ def test_prompts_that_come_after_the_end_change_nothing() -> None:
     steered = Steered(iter(["one", "two"]))
     job = feeder(steered)
     steered.session.begin_stop(0.0)
-    job.take()()
+    job.call()
     assert sent(steered) == []
     steered.session.connection.receive_eof()
     steered.session.connection.process_exited(0)
     steered.session.pump(0.0)
-    assert job.cancelled
+    assert job.state.cancelled
     assert steered.query.core.terminal_error is None
     steered.session.callback_ended(job, None, None, 0.0)
     assert steered.query.over
@@ -241,9 +241,9 @@ def test_the_end_of_a_query_stops_the_reader_of_its_prompts() -> None:
     steered = Steered(iter(["one"]))
     job = feeder(steered)
     stopped: list[None] = []
-    job.stop = lambda: stopped.append(None)
+    assert job.started(lambda: stopped.append(None))
     steered.session.lost("gone", 0.0)
-    assert job.cancelled
+    assert job.state.cancelled
     list(steered.session.callbacks.take())
     assert stopped == [None]
 
@@ -251,7 +251,7 @@ def test_the_end_of_a_query_stops_the_reader_of_its_prompts() -> None:
 def test_the_reader_of_prompts_has_room_again_for_each_answer() -> None:
     steered = Steered(iter([str(number) for number in range(40)]))
     job = feeder(steered)
-    reader = threading.Thread(target=job.take())
+    reader = threading.Thread(target=job.call)
     reader.start()
     try:
         answered = 0

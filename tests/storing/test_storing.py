@@ -46,12 +46,12 @@ class Stored(Clocked):
 
     def append(self, error: BaseException | None = None) -> None:
         (job,) = self.jobs()
-        assert job.kind == "store"
+        assert job.about.kind == "store"
         self.end(job, error)
 
     def end(self, job: Job, error: BaseException | None = None) -> None:
         if error is None:
-            job.take()()
+            job.call()
         self.core.callback_ended(job, None, error, self.now)
         self.core.pump(self.now)
 
@@ -89,7 +89,7 @@ def test_a_result_waits_for_the_store_and_what_came_before_it_does_not() -> None
     assert "result" not in kinds(turn.inbox)
     assert not session.core.quiet
     (job,) = session.jobs()
-    assert not job.is_async
+    assert not job.callee.is_async
     session.end(job)
     assert session.store.taken == [("", [1, 2, 3])]
     assert turn.over.is_set
@@ -182,8 +182,8 @@ def test_an_append_that_is_async_runs_in_the_event_loop() -> None:
     session.core.storing.use(append)
     session.take(session.wrote(1), RESULT)
     (job,) = session.jobs()
-    assert job.is_async
-    assert job.function is append
+    assert job.callee.is_async
+    assert job.callee.function is append
 
 
 def test_an_append_is_tried_again_after_its_rests() -> None:
@@ -311,7 +311,7 @@ def test_an_append_that_does_not_return_is_stopped_and_its_entries_wait() -> Non
     session.take(started(turn.id), session.wrote(1), result(turn.id))
     (hanging,) = session.jobs()
     stopped: list[bool] = []
-    hanging.stop = lambda: stopped.append(True)
+    assert hanging.started(lambda: stopped.append(True))
     session.pass_by(59)
     assert not turn.over.is_set
     session.pass_by(2)
@@ -424,14 +424,14 @@ def test_entries_without_time_at_the_end_are_a_warning(running: bool) -> None:
     assert not storing.ended
     (job,) = session.jobs()
     stopped: list[bool] = []
-    job.stop = lambda: stopped.append(True)
+    assert job.started(lambda: stopped.append(True))
     if not running:
         session.end(job, OSError("down"))
         assert session.core.deadlines.is_armed("store", "rest")
     storing.end()
     assert not len(session.core.deadlines)
     assert storing.ended
-    assert (job.over, job.cancelled) == (True, running)
+    assert (job.state.over, job.state.cancelled) == (True, running)
     assert session.jobs() == []
     assert stopped == ([True] if running else [])
     (warning,) = session.core.warnings

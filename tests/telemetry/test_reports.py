@@ -268,7 +268,7 @@ def test_calls_of_every_kind_are_recorded_only_on_request(collected: Collected, 
     decided = PermissionRequest(tool_name="Bash", input_raw=msgspec.Raw(b'{"secret":"s3cret"}'))
     asked = called_back("permission", "c2", tool="Bash", request=decided)
     observed.callback_started(asked)
-    observed.callback_ended(asked, CallbackEnd("answered", {"behavior": "deny", "message": "s3cret"}, ""))
+    observed.callback_ended(asked, CallbackEnd("answered", {"behavior": "deny", "message": "s3cret"}, "", "deny"))
     observed.messages_received([result(result="s3cret", stop_reason="end_turn")], ("t1",))
     observed.turn_changed("t1", "completed", None)
     spans = {span.name.removeprefix("execute_tool "): attributes(span) for span in collected.spans}
@@ -360,7 +360,7 @@ def test_each_measure_names_its_span(collected: Collected) -> None:
     observed.messages_received([said("m1", called("a"))], ("t1",))
     asked = called_back("permission", tool="Bash", tool_use_id="a")
     observed.callback_started(asked)
-    observed.callback_ended(asked, CallbackEnd("answered", {"behavior": "allow"}, ""))
+    observed.callback_ended(asked, CallbackEnd("answered", {"behavior": "allow"}, "", "allow"))
     observed.messages_received([outcome("a")], ("t1",))
     used = {"m": {"inputTokens": 5, "outputTokens": 1}}
     observed.messages_received([result(total_cost_usd=0.5, modelUsage=used)], ("t1",))

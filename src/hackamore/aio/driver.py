@@ -296,11 +296,7 @@ class Driver:
         self._serving, self._answered = True, False
         try:
             for job in self._core.callbacks.take():
-                context = (job.context or self._context).copy()
-                if job.is_async:
-                    self._loop.spawn(partial(run_job, job, self._finish), context, eager=True)
-                    continue
-                run_in_thread(job, self._finish, self._loop, context, self._threads)
+                run_job(job, self._finish, self._loop, self._context, self._threads)
         finally:
             self._serving = False
         return self._answered
@@ -319,12 +315,20 @@ class Driver:
 Finish = Callable[["Job", object, "BaseException | None"], None]
 
 
-def run_in_thread(job: Job, finish: Finish, loop: Loop, context: contextvars.Context, threads: Threads) -> None:
+def run_job(job: Job, finish: Finish, loop: Loop, context: contextvars.Context, threads: Threads) -> None:
+    """Run a callback, in its context or a copy of the given one."""
+    context = (job.state.context or context).copy()
+    if job.callee.is_async:
+        loop.spawn(partial(_run_in_task, job, finish), context, name="hackamore callback", eager=True)
+    else:
+        _run_in_thread(job, finish, loop, context, threads)
+
+
+def _run_in_thread(job: Job, finish: Finish, loop: Loop, context: contextvars.Context, threads: Threads) -> None:
     """Run a plain callback in a thread. The loop gets its outcome, and no task waits for it.
 
     The outcome of one that is stopped is dropped, and its thread is free when it returns.
     """
-    call = job.take()
     stopped = False
 
     def stop() -> None:
@@ -332,21 +336,18 @@ def run_in_thread(job: Job, finish: Finish, loop: Loop, context: contextvars.Con
         stopped = True
 
     def work() -> None:
-        loop.post(partial(end, *_called(context, call)))
+        loop.post(partial(end, *_called(context, job.call)))
 
     def end(outcome: object, error: BaseException | None, more: bool) -> None:
-        job.stop = None
         if stopped:
             if inspect.iscoroutine(outcome):  # else Python warns that it was never awaited
                 outcome.close()
         elif more:  # a plain function returned an awaitable: a lambda around an async one, say
-            job.call = lambda: outcome
-            loop.spawn(partial(run_job, job, finish), context)
+            loop.spawn(partial(_run_in_task, job.calling(lambda: outcome), finish), context)
         else:
             finish(job, outcome, error)
 
-    job.stop = stop
-    if job.cancelled:  # its answer is not needed any more
+    if not job.started(stop):
         return
     try:
         threads.run(work)
@@ -363,7 +364,7 @@ def _called(context: contextvars.Context, call: Callable[[], object]) -> tuple[o
         return None, problem, False
 
 
-def run_job(job: Job, finish: Finish) -> Coroutine[Any, Any, None]:
+def _run_in_task(job: Job, finish: Finish) -> Coroutine[Any, Any, None]:
     """Return a coroutine that runs a callback, in a task of its own; the outcome of one that is stopped is dropped."""
     return run_cancellable(partial(_run, job, finish))
 
@@ -377,13 +378,12 @@ async def _run(job: Job, finish: Finish, cancel: Callable[[], object], task: obj
             stopped = True
             cancel()
 
-    job.stop = stop
-    if job.cancelled:
+    if not job.started(stop):
         return
     outcome: object = None
     error: BaseException | None = None
     try:
-        outcome = await job.take()()
+        outcome = await job.call()
         if inspect.isawaitable(outcome):
             outcome = await outcome
     except Exception as problem:
@@ -403,8 +403,8 @@ async def _run(job: Job, finish: Finish, cancel: Callable[[], object], task: obj
         # A callback cannot end the program: `SystemExit` in it is a failure like others. And trio ends the program when a
         # task outside all nurseries raises, so a group of exceptions that holds a cancellation goes no further either.
         return
-    job.stop = None
     if not stopped:
+        stopped = True  # `finish` may come across a late stop, which is not to cancel this task
         finish(job, outcome, error)
 
 

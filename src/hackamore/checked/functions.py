@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 import msgspec
 from msgspec import Raw
@@ -37,6 +37,20 @@ class AnswerError(ValueError):
     def __init__(self, message: str, path: str = "") -> None:
         self.path = path
         super().__init__(message)
+
+
+class Answer(NamedTuple):
+    """The answer of a callback.
+
+    Attributes:
+        wire: the answer as the CLI spells it, for msgspec to encode.
+        decision: the decision in it, in a word of the wire; empty if it decides nothing.
+        warnings: parts that were left out, or that the CLI would not understand.
+    """
+
+    wire: dict[str, Any]
+    decision: str = ""
+    warnings: Sequence[StreamWarning] = ()
 
 
 class Reach:

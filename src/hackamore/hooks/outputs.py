@@ -7,12 +7,12 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypedDict
 
 import msgspec
 
 from hackamore.checked.fields import suggestion
-from hackamore.checked.functions import AnswerError, json_copy, object_bytes
+from hackamore.checked.functions import Answer, AnswerError, json_copy, object_bytes
 from hackamore.errors import StreamWarning, escape_terminal
 from hackamore.hooks.inputs import HOOK_EVENTS
 from hackamore.permissions import (
@@ -349,19 +349,7 @@ class HookOutputError(AnswerError):
     """A hook's answer cannot be sent. Never reaches users: `on_failure` decides, and a warning tells."""
 
 
-class EncodedHookOutput(NamedTuple):
-    """An answer for the wire.
-
-    Attributes:
-        wire: the answer, for msgspec to encode.
-        warnings: parts that were left out, or that the CLI would not understand.
-    """
-
-    wire: dict[str, Any]
-    warnings: list[StreamWarning]
-
-
-def encode_hook_output(output: object, event: str) -> EncodedHookOutput:
+def encode_hook_output(output: object, event: str) -> Answer:
     """Return a hook's answer as the CLI spells it.
 
     Args:
@@ -383,7 +371,17 @@ def encode_hook_output(output: object, event: str) -> EncodedHookOutput:
             raise AnswerError(f"a hook must return a HookOutput, a dict or None, not {type(output).__name__}")
     except AnswerError as error:
         raise HookOutputError(f"The answer of a {event} hook cannot be sent: {error}.", error.path) from None
-    return EncodedHookOutput(wire, warnings)
+    return Answer(wire, _decided(wire, wire.get("hookSpecificOutput", {})) if wire else "", warnings)
+
+
+def _decided(wire: dict[str, Any], specific: dict[str, Any]) -> str:
+    """Return the decision; for an event that this version does not know it may have any shape."""
+    if wire.get("continue") is False:
+        return "stop"
+    answer = specific.get("decision")
+    decision = specific.get("permissionDecision") or (answer.get("behavior") if isinstance(answer, dict) else None)
+    decision = decision or specific.get("action") or wire.get("decision")
+    return decision if isinstance(decision, str) else ""
 
 
 def check_wire(output: object) -> None:
@@ -627,7 +625,7 @@ def _decision(value: Any, path: str) -> Any:
 _CANNOT_BLOCK = frozenset(("Stop", "SubagentStop", "TaskCompleted", "TeammateIdle"))
 
 
-def fail_output(on_failure: OnFailure | None, event: str, reason: str = "") -> dict[str, Any]:
+def fail_output(on_failure: OnFailure | None, event: str, reason: str = "") -> Answer:
     """Return the answer for a hook that failed; it can always be sent.
 
     Args:
@@ -637,15 +635,16 @@ def fail_output(on_failure: OnFailure | None, event: str, reason: str = "") -> d
         reason: the problem; the model or the user may read it.
     """
     if on_failure != "block" or event in _CANNOT_BLOCK:
-        return {}
+        return Answer({})
     text = escape_terminal(str(reason)) or "A hook failed."
-    specific: dict[str, Any] | None = None
+    decision = "deny"
+    specific: dict[str, Any] = {}
     if event in ("PreToolUse", "PreModelSwitch"):
         specific = {"permissionDecision": "deny", "permissionDecisionReason": text}
     elif event == "PermissionRequest":
         specific = {"decision": {"behavior": "deny", "message": text}}
     elif event in ("Elicitation", "ElicitationResult"):
-        specific = {"action": "decline"}
-    if specific is not None:
-        return {"hookSpecificOutput": {"hookEventName": event, **specific}}
-    return {"decision": "block", "reason": text}
+        decision, specific = "decline", {"action": "decline"}
+    if specific:
+        return Answer({"hookSpecificOutput": {"hookEventName": event, **specific}}, decision)
+    return Answer({"decision": "block", "reason": text}, "block")

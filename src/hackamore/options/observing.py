@@ -91,11 +91,11 @@ class CallbackCall(NamedTuple):
 
     id: str
     kind: str
-    name: str
-    event: str
-    tool: str
-    tool_use_id: str | None
-    request: Any
+    name: str = ""
+    event: str = ""
+    tool: str = ""
+    tool_use_id: str | None = None
+    request: Any = None
     on_failure: str = ""
     meta: dict[str, str] | None = None
 
@@ -107,11 +107,14 @@ class CallbackEnd(NamedTuple):
         how: `answered`, `failed` (it raised, or took too long; the safe answer was sent) or `cancelled` (by the CLI, or by the end).
         answer: the answer as it was sent; None without one.
         reason: why it failed.
+        decision: the decision in the answer, such as `deny`, `block` or `accept`; `stop` for a hook that ends the turn; `answered` or
+            `failed` for a server. Empty if the answer decides nothing, or there is none.
     """
 
     how: Literal["answered", "failed", "cancelled"]
     answer: Mapping[str, Any] | None
     reason: str
+    decision: str = ""
 
 
 class Observation:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from hackamore._engine.answering.stdio import StdioConnection
-from hackamore.aio.driver import run_in_thread, run_job
+from hackamore.aio.driver import run_job
 from hackamore.errors import OptionsError
 from hackamore.runtime.event_loops import Loop, context_for_thread
 from hackamore.runtime.log import logger
@@ -113,7 +113,7 @@ class _Serving:
             with anyio.CancelScope(deadline=anyio.current_time() + GRACE_SECONDS, shield=True):
                 await self._until(lambda: not (connection.running or pipes.writing))
             for job in tuple(connection.running):
-                logger.warning("%s did not end within %g s of its cancellation", job.name, GRACE_SECONDS)
+                logger.warning("%s did not end within %g s of its cancellation", job.callee.name, GRACE_SECONDS)
             pipes.close()
             self._threads.end()
         if self._failure is not None:
@@ -160,11 +160,7 @@ class _Serving:
         self._moving = True
         try:
             for job in connection.take():
-                context = self._context.copy()
-                if job.is_async:
-                    self._loop.spawn(partial(run_job, job, self._finish), context, name="hackamore tool", eager=True)
-                    continue
-                run_in_thread(job, self._finish, self._loop, context, self._threads)
+                run_job(job, self._finish, self._loop, self._context, self._threads)
         finally:
             self._moving = False
         if not (self._lost or pipes.writing) and (data := connection.data_to_send()):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from hackamore._engine.answering.routing import Job
+    from hackamore._engine.answering.jobs import Job
     from hackamore._engine.session.core import SessionCore
     from hackamore.transports.base import SyncTransport
 
@@ -302,8 +302,8 @@ class Runner:
         self._closed = False
 
     def start(self, job: Job) -> None:
-        context = (job.context or self._context).copy()
-        if not job.is_async:
+        context = (job.state.context or self._context).copy()
+        if not job.callee.is_async:
             self._threads.run(lambda: context.run(self._call, job))
             return
         self._begin_soon(job, context)
@@ -314,15 +314,13 @@ class Runner:
 
     def _call(self, job: Job) -> None:
         try:
-            outcome = job.take()()
+            outcome = job.call()
         except BaseException as error:
             self._finish(job, None, error)
             return
         if inspect.isawaitable(outcome):
-            awaitable = outcome
-            job.call = lambda: awaitable
             try:
-                self._begin_soon(job, contextvars.copy_context())
+                self._begin_soon(job.calling(lambda: outcome), contextvars.copy_context())
             except RuntimeError as error:  # no thread is available
                 self._finish(job, None, error)
             return
@@ -344,15 +342,14 @@ class Runner:
                 if not self._closed:  # else the loop cancels the rest by itself
                     loop.call_soon_threadsafe(task.cancel)
 
-        job.stop = stop
-        if job.cancelled:
+        if not job.started(stop):
             task.cancel()
 
     async def _await(self, job: Job) -> None:
         import asyncio
 
         try:
-            outcome = await job.take()()
+            outcome = await job.call()
         except asyncio.CancelledError as error:
             self._finish(job, None, error)  # dropped, unless the callback cancelled itself
             raise

@@ -16,7 +16,6 @@ from opentelemetry import context as contexts
 from opentelemetry import propagate
 from opentelemetry.trace import Link, SpanKind, Status, StatusCode, set_span_in_context
 
-from hackamore.activity.decisions import decision
 from hackamore.activity.prices import Tokens, tokens_of
 from hackamore.activity.replies import Replies, Reply, Results
 from hackamore.activity.words import AGENT_TOOLS
@@ -629,10 +628,10 @@ class Watch(Observation):
         attributes: dict[str, Any] = {names.ENDED: end.how}
         failure = "" if end.how == "answered" else f"callback_{end.how}"
         if call.kind == "mcp":
-            if end.how == "answered" and decision(end.answer).verdict == "failed":
+            if end.how == "answered" and end.decision == "failed":
                 failure = "tool_error"
         elif end.answer is not None:
-            attributes[names.DECISION] = decision(end.answer).name or "none"
+            attributes[names.DECISION] = end.decision or "none"
         if call.kind == "permission":
             measured = {names.TOOL_NAME: call.tool, names.DECISION: attributes.get(names.DECISION, "none")}
             self._instruments.permission_wait.record(time.monotonic() - began, measured, self._caller)

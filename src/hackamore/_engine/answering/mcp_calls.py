@@ -8,12 +8,13 @@ calls that it answers. `hackamore.runtime.mcp_objects` moves the messages, on th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 from msgspec import Raw
 
-from hackamore._engine.answering.jobs import Job
+from hackamore._engine.answering.jobs import Callee, Job, JobState, RpcCall
 from hackamore._engine.answering.servers import (
     ACKNOWLEDGEMENT,
     Entry,
@@ -24,20 +25,22 @@ from hackamore._engine.answering.servers import (
     cancel_call,
     describe_call,
     failed,
-    plan_call,
     send_message,
+    tool_job,
 )
 from hackamore.checked.functions import AnswerError, is_async
 from hackamore.errors import OptionsError, StreamWarning, escape_terminal, text_of
 from hackamore.messages.base import plain
+from hackamore.options.observing import CallbackCall
 from hackamore.tools import CancelledCall, ToolCallPlan, mcp_instance, server_kind
 from hackamore.tools.server import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, rpc_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hackamore._engine.answering.jobs import Jobs, SessionParts
+    from hackamore._engine.answering.jobs import Found, Jobs, SessionParts
     from hackamore._engine.protocol.events import RequestReceived
+    from hackamore.checked.functions import Answer, Reach
 
 
 class _McpRequest(msgspec.Struct):
@@ -46,6 +49,15 @@ class _McpRequest(msgspec.Struct):
 
 
 _mcp_request = msgspec.json.Decoder(_McpRequest).decode
+
+
+class _Message(NamedTuple):
+    """A message for a server."""
+
+    request_id: str
+    entry: Entry
+    raw: Raw
+    head: Head
 
 
 class McpCalls:
@@ -58,57 +70,52 @@ class McpCalls:
         self._jobs = jobs
         self._parts = parts
 
-    def prepare(self, job: Job, event: RequestReceived) -> float | None:
-        """Prepare what a message asks of its server."""
+    def find(self, event: RequestReceived) -> Found:
+        """Return the server that a message is for, and how the message becomes a job."""
         asked = _mcp_request(event.frame.request_raw)
         head = Head.of(asked.message)
         name = asked.server_name
         entry = self.servers.find(name)
         if entry is None:
             answer = rpc_error(head.id, METHOD_NOT_FOUND, f"There is no server {escape_terminal(name, 200)!r} here.")
-            self._jobs.answer(job, answered(answer))
-            return None
-        job.name = f"server {name!r}"
-        job.fail = lambda reason: failed(head.id, reason)
-        match server_kind(entry.server):
-            case "tools":
-                self._tool(job, entry, asked.message)
-            case "mcp":
-                self.objects.prepare(job, entry, bytes(asked.message), head)
-            case _:
-                self._function(job, entry, asked.message, head)
-        return self._timeout
+            return Callee("mcp"), lambda *_: answered(answer)
+        callee = Callee(f"server {name!r}", lambda reason: failed(head.id, reason), timeout=self._timeout)
+        kind = server_kind(entry.server)
+        prepare = self._tool if kind == "tools" else self.objects.prepare if kind == "mcp" else self._function
+        return callee, partial(prepare, _Message(event.request_id, entry, asked.message, head), callee)
 
-    def _function(self, job: Job, entry: Entry, raw: Raw, head: Head) -> None:
+    def _function(self, message: _Message, callee: Callee, reach: Reach, state: JobState) -> Job:
+        request_id, entry, raw, head = message
         if head.method == "notifications/cancelled":
             cancel_call(self._jobs, entry, head.cancelled_id)  # and the function gets the notification as well
-        server = entry.server
-        message = plain(raw)
-        job.rpc = (entry, head.id)
-        job.is_async = is_async(server)
-        job.function = server
-        job.call = lambda: server(message)
-        if self._parts.observers is not None:
-            describe_call(job, entry.name, head)
-        job.finish = lambda outcome: answered(_opaque(outcome, head.id))
+        server, read = entry.server, plain(raw)
+        about = CallbackCall(request_id, "mcp", callee.name)
+        return Job(
+            about if self._parts.observers is None else describe_call(about, entry.name, head),
+            callee._replace(function=server, is_async=is_async(server)),
+            state,
+            lambda: server(read),
+            lambda outcome: answered(_opaque(outcome, head.id)),
+            rpc=RpcCall(entry, head.id),
+        )
 
-    def _tool(self, job: Job, entry: Entry, message: Raw) -> None:
+    def _tool(self, message: _Message, _: Callee, reach: Reach, state: JobState) -> Job | Answer:
+        entry = message.entry
         name = entry.name
 
         def notify(notification: dict[str, Any]) -> None:
             def send() -> None:
-                if not job.over:
+                if not state.over:
                     send_message(self._parts.connection, name, notification)
 
             self._parts.post(send)
 
-        made = entry.server.handle(bytes(message), session=self._parts.reach(), notify=notify)
-        if not isinstance(made, ToolCallPlan):
-            if isinstance(made, CancelledCall):
-                cancel_call(self._jobs, entry, made.request_id)
-            self._jobs.answer(job, answered(dict(made)))
-            return
-        plan_call(job, entry, name, made)
+        made = entry.server.handle(bytes(message.raw), session=reach, notify=notify)
+        if isinstance(made, ToolCallPlan):
+            return tool_job(message.request_id, entry, name, made, state, timeout=self._timeout)
+        if isinstance(made, CancelledCall):
+            cancel_call(self._jobs, entry, made.request_id)
+        return answered(dict(made))
 
     def end(self) -> None:
         """End the servers: the session is over."""
@@ -145,6 +152,14 @@ def check_package(name: str, server: Any) -> None:
         )
 
 
+def _with_meta(message: Raw, meta: dict[str, str] | None) -> bytes:
+    if not meta:
+        return bytes(message)
+    fuller = msgspec.json.decode(message)
+    fuller["params"]["_meta"] = {**meta, **fuller["params"].get("_meta", {})}
+    return msgspec.json.encode(fuller)
+
+
 class Waker(Protocol):
     """Wakes one waiter of a shell: `anyio.Event`, `threading.Event`."""
 
@@ -162,43 +177,33 @@ class McpObjects:
         self._wakers: list[Waker] = []
         self._ended = False
 
-    def prepare(self, job: Job, entry: Entry, message: bytes, head: Head) -> None:
+    def prepare(self, message: _Message, callee: Callee, reach: Reach, state: JobState) -> Job | Answer:
         """Hand a message to the run of its server, which is started if there is none."""
+        request_id, entry, raw, head = message
         opening = head.method == "initialize"
         if opening:
             if entry.run is not None and entry.run.initialized:
                 self._close(entry, "The CLI has connected again.")
             entry.crashed = None
         if entry.crashed is not None or self._ended:
-            reason = f"Server {entry.name!r} has ended: {entry.crashed or 'the session is over'}."
-            self._jobs.answer(job, failed(head.id, reason))
-            return
+            return failed(head.id, f"Server {entry.name!r} has ended: {entry.crashed or 'the session is over'}.")
         run = entry.run = entry.run or self._start(entry)
         if head.id is None or head.method is None:
             if head.method == "notifications/cancelled":
                 cancel_call(self._jobs, run, head.cancelled_id)
             else:
-                run.put(message)
-            self._jobs.answer(job, answered(ACKNOWLEDGEMENT))
-            return
+                run.put(bytes(raw))
+            return answered(ACKNOWLEDGEMENT)
         # The package takes a request with another kind of id for a notification, and never answers it.
         if isinstance(head.id, float) or self._jobs.of_call(run, head.id) is not None:
             text = "`id` must be a text or a whole number, and no open request's."
-            self._jobs.answer(job, answered(rpc_error(head.id, INVALID_REQUEST, text)))
-            return
+            return answered(rpc_error(head.id, INVALID_REQUEST, text))
         run.initialized = run.initialized or opening
-        job.rpc = (run, head.id)
-        job.finish = answered
-        job.stop = lambda: run.cancel(head.id)
-        job.begin = lambda: run.put(message)
-        if self._parts.observers is not None and describe_call(job, entry.name, head):
-
-            def with_meta(meta: dict[str, str]) -> None:
-                fuller = msgspec.json.decode(message)
-                fuller["params"]["_meta"] = {**meta, **fuller["params"].get("_meta", {})}
-                job.begin = lambda: run.put(msgspec.json.encode(fuller))
-
-            job.with_meta = with_meta
+        about = CallbackCall(request_id, "mcp", callee.name)
+        if self._parts.observers is not None and (described := describe_call(about, entry.name, head)).tool:
+            about = described._replace(meta={})
+        rpc = RpcCall(run, head.id, cancel=lambda: run.cancel(head.id))
+        return Job(about, callee, state, lambda: run.put(_with_meta(raw, about.meta)), answered, rpc=rpc)
 
     def _start(self, entry: Entry) -> ObjectRun:
         def was_answered(message_id: Any, message: dict[str, Any]) -> None:
@@ -213,13 +218,10 @@ class McpObjects:
             return serve(run)
 
         run = ObjectRun(entry.server, entry.name, answered=was_answered, sent=was_sent)
-        job = Job("", "server")
-        job.name = f"MCP server {entry.name!r}"
-        job.is_async = True
-        job.call = serve
-        job.ended = lambda outcome, error: self._run_ended(entry, run, error)
+        callee = Callee(f"MCP server {entry.name!r}", is_async=True)
+        about, state = CallbackCall("", "server"), JobState()
         self._runs.add(run)
-        self._jobs.to_run.append(job)
+        self._jobs.start(Job(about, callee, state, serve, ended=lambda _, error: self._run_ended(entry, run, error)))
         return run
 
     def _was_answered(self, run: ObjectRun, message_id: Any, message: dict[str, Any]) -> None:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from hackamore._engine.protocol import events
 from hackamore.checked.functions import callback_failure
 from hackamore.errors import HackamoreError
-from hackamore.options.observing import CallbackCall, CallbackEnd
+from hackamore.options.observing import CallbackEnd
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hackamore._engine.answering.jobs import Job
     from hackamore.errors import StreamWarning
-    from hackamore.options.observing import Observation, Subject
+    from hackamore.options.observing import CallbackCall, Observation, Subject
     from hackamore.options.options import Options
 
 
@@ -110,20 +110,10 @@ class Observers:
 
     # -- callbacks -----------------------------------------------------------------------------------------------------
 
-    def callback_started(self, job: Job) -> None:
-        """Report a callback, and let the observers prepare the context that it runs in."""
+    def callback_started(self, job: Job) -> Job:
+        """Report a callback; return its job, which first sets up the context as the observers want it."""
         self.report()
-        call = self._calls[job.request_id] = CallbackCall(
-            job.request_id,
-            job.kind,
-            job.name,
-            job.event,
-            job.tool,
-            job.tool_use_id,
-            job.request,
-            job.on_failure,
-            None if job.with_meta is None else {},
-        )
+        call = self._calls[job.about.id] = job.about
         enters = []
         for option, observation in self._found.items():
             try:
@@ -133,10 +123,7 @@ class Observers:
                 continue
             if enter is not None:
                 enters.append(enter)
-        if enters:
-            job.call = _entered(enters, job.call)
-        if call.meta and job.with_meta is not None:
-            job.with_meta(call.meta)
+        return job.calling(_entered(enters, job.call)) if enters else job
 
     def callback_ended(self, request_id: str, end: CallbackEnd) -> None:
         """Record the end of a callback. `report` follows once its answer was written: the CLI waits for that, and not for observers."""

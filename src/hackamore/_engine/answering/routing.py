@@ -1,22 +1,24 @@
 """Which callback of the user answers a request: hooks, permissions and dialogs here, servers in `mcp_calls`.
 
-A part prepares a job for each request of its kind: what is called, and what becomes of the outcome. It answers directly where nothing
-is to be called, and returns the timeout of the callback otherwise.
+A part finds the callee of each request of its kind, and then reads the request: it becomes a job, or is answered directly where nothing
+is to be called. The answer for a failure is known before anything of the request can fail.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hackamore import dialogs
-from hackamore._engine.answering.jobs import Job, Jobs
+from hackamore._engine.answering.jobs import Callee, Job, Jobs, JobState
 from hackamore._engine.answering.mcp_calls import McpCalls
 from hackamore._engine.protocol.log import one_line
-from hackamore.checked.functions import is_async
+from hackamore.checked.functions import Answer, is_async
 from hackamore.errors import DecodeError, escape_terminal, text_of
 from hackamore.hooks import HookContext
 from hackamore.hooks.inputs import decode_hook_input, decode_hook_request
 from hackamore.hooks.outputs import encode_hook_output, fail_output
+from hackamore.options.observing import CallbackCall
 from hackamore.permissions import (
     PermissionRequestError,
     decode_permission_request,
@@ -25,84 +27,77 @@ from hackamore.permissions import (
 )
 
 if TYPE_CHECKING:
-    from collections import deque
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
-    from hackamore._engine.answering.jobs import SessionParts
+    from hackamore._engine.answering.jobs import Found, SessionParts
     from hackamore._engine.answering.servers import Servers
     from hackamore._engine.protocol.events import RequestReceived
+    from hackamore.checked.functions import Reach
     from hackamore.hooks.matchers import RegisteredHook, Registration
     from hackamore.options.options import Options
 
-__all__ = ["Callbacks", "Job"]
+__all__ = ["Callbacks"]
 
 
-class Callbacks:
-    """All callbacks of a session: takes each request of the CLI and ends it exactly once.
-
-    Attributes:
-        to_run: jobs for the shell to start; `take` yields them.
-        to_stop: jobs whose callbacks the shell is to stop; `take` does.
-    """
+class Callbacks(Jobs):
+    """All callbacks of a session: takes each request of the CLI and ends it exactly once."""
 
     def __init__(self, options: Options, hooks: Registration, servers: dict[str, Any], parts: SessionParts) -> None:
-        self._log = parts.log
+        super().__init__(options.limits.inflight_callbacks, parts)
         self._reach = parts.reach
-        self._observers = parts.observers
-        self._jobs = jobs = Jobs(options.limits.inflight_callbacks, parts)
-        self.to_run: deque[Job] = jobs.to_run
-        self.to_stop: deque[Job] = jobs.to_stop
-        self.take: Callable[[], Iterator[Job]] = jobs.take
-        self.finish: Callable[[Job, object, BaseException | None], None] = jobs.finish
-        self.expire: Callable[[str, float], None] = jobs.expire
-        self.cancelled: Callable[[str], None] = jobs.cancelled
-        self.mcp: McpCalls = McpCalls(servers, options.timeouts.mcp, jobs, parts)
+        self.mcp: McpCalls = McpCalls(servers, options.timeouts.mcp, self, parts)
         self.servers: Servers = self.mcp.servers
-        user = _UserCallbacks(options, hooks.callbacks, jobs, parts)
-        self._prepare: dict[str, Callable[[Job, RequestReceived], float | None]] = {
+        user = _UserCallbacks(options, hooks.callbacks, parts)
+        self._find: dict[str, Callable[[RequestReceived], Found]] = {
             "hook": user.hook,
-            "permission": user.permission,
-            "dialog": user.dialog,
-            "mcp": self.mcp.prepare,
+            "permission": user.question,
+            "dialog": user.question,
+            "mcp": self.mcp.find,
         }
 
     def begin(self, event: RequestReceived) -> None:
         """Answer a request, or open a job for it."""
-        job = Job(event.request_id, event.row.deadline)
-        job.context = self._reach().context
+        kind, reach = event.row.deadline, self._reach()
+        state = JobState(self._parts.deadlines.now, reach.context)
+        callee = Callee(kind)  # until it is found: then only the row of the request says what a failure is answered
         try:
-            timeout = self._prepare[job.kind](job, event)
+            callee, prepare = self._find[kind](event)
+            made = prepare(reach, state)
         except Exception as error:
             if isinstance(error, (PermissionRequestError, DecodeError)):
-                self._log.debug("a request cannot be read: %s", one_line(error))
+                self._parts.log.debug("a request cannot be read: %s", one_line(error))
             else:
-                self._log.exception("preparing a callback failed")
-            self._jobs.crash(job, f"{type(error).__name__}: {text_of(error)}")
+                self._parts.log.exception("preparing a callback failed")
+            job = Job(CallbackCall(event.request_id, kind), callee._replace(function=None), state)
+            self.crash(job, f"{type(error).__name__}: {text_of(error)}")
             return
-        if job.over:
+        if isinstance(made, Answer):
+            self.answer(Job(CallbackCall(event.request_id, kind), callee, state), made)
             return
-        if self._observers is not None:
-            self._observers.callback_started(job)
-        self._jobs.open(job, timeout)
+        observers = self._parts.observers
+        self.open(made if observers is None else observers.callback_started(made))
 
     def end(self) -> None:
         """End the servers: the session is over."""
         self.mcp.end()
 
 
-class _Dialog(NamedTuple):
-    """A kind of dialog: the option that answers it, the answer without one, and the codec."""
+class _Question(NamedTuple):
+    """A kind of question to the user: the option that answers it, the codec, and the answer for a failure."""
 
     option: str
-    default: Mapping[str, Any]
     decode: Callable[..., Any]
-    encode: Callable[[object], dict[str, Any]]
+    encode: Callable[[object, Any], Answer]
+    fail: Callable[[str], Answer]
 
 
-_DIALOGS = {
-    "elicitation": _Dialog("on_elicitation", dialogs.DECLINED, dialogs.decode_elicitation, dialogs.encode_elicitation),
-    "request_user_dialog": _Dialog(
-        "on_user_dialog", dialogs.CANCELLED, dialogs.decode_user_dialog, dialogs.encode_user_dialog
+_QUESTIONS = {
+    "can_use_tool": _Question("can_use_tool", decode_permission_request, encode_permission_result, deny),
+    "elicitation": _Question(
+        "on_elicitation", dialogs.decode_elicitation, dialogs.encode_elicitation, lambda _: dialogs.DECLINED
+    ),
+    "request_user_dialog": _Question(
+        "on_user_dialog", dialogs.decode_user_dialog, dialogs.encode_user_dialog, lambda _: dialogs.CANCELLED
     ),
 }
 
@@ -110,81 +105,77 @@ _DIALOGS = {
 class _UserCallbacks:
     """The callbacks of the options, and the hooks."""
 
-    def __init__(self, options: Options, hooks: Mapping[str, RegisteredHook], jobs: Jobs, parts: SessionParts) -> None:
-        self._options = options
-        self._hooks = hooks
-        self._jobs = jobs
+    def __init__(self, options: Options, hooks: Mapping[str, RegisteredHook], parts: SessionParts) -> None:
         self._parts = parts
+        self._hooks = {name: (hook, _callee_of_hook(hook)) for name, hook in hooks.items()}
+        self._callees = {
+            subtype: _callee_of_question(question, getattr(options, question.option), options.timeouts.permission)
+            for subtype, question in _QUESTIONS.items()
+        }
 
-    def hook(self, job: Job, event: RequestReceived) -> float | None:
+    def hook(self, event: RequestReceived) -> Found:
+        """Return the hook that a request calls."""
         asked = decode_hook_request(event.frame.request_raw)
-        hook = self._hooks.get(asked.callback_id)
-        if hook is None:
+        found = self._hooks.get(asked.callback_id)
+        if found is None:
             name = escape_terminal(asked.callback_id, 100)
             self._parts.log.warning("the CLI calls hook %r, which was not registered", name)
-            self._jobs.answer(job, {})
-            return None
-        job.name = f"{hook.event} hook `{_name(hook.callback)}`"
-        job.function = hook.callback
-        job.is_async = hook.is_async
-        job.fail = lambda reason: fail_output(hook.on_failure, hook.event, reason)
-        job.tool_use_id = asked.tool_use_id
-        context = HookContext(asked.tool_use_id, self._parts.reach(), lambda: job.cancelled)
-        # Here and not in the callback's thread: a warning belongs to the session.
-        value = job.request = decode_hook_input(hook.event, asked.input_raw, self._parts.warn)
-        job.event, job.tool, job.on_failure = hook.event, getattr(value, "tool_name", ""), hook.on_failure
+            return Callee("hook"), lambda *_: Answer({})
+        hook, callee = found
 
-        def finish(outcome: Any) -> dict[str, Any]:
-            encoded = encode_hook_output(outcome, hook.event)
-            for warning in encoded.warnings:
-                self._parts.warn(warning)
-            return encoded.wire
+        def prepare(reach: Reach, state: JobState) -> Job:
+            context = HookContext(asked.tool_use_id, reach, lambda: state.cancelled)
+            # Here and not in the callback's thread: a warning belongs to the session.
+            value = decode_hook_input(hook.event, asked.input_raw, self._parts.warn)
+            tool = getattr(value, "tool_name", "")
+            use = asked.tool_use_id
+            return Job(
+                CallbackCall(event.request_id, "hook", callee.name, hook.event, tool, use, value, hook.on_failure),
+                callee,
+                state,
+                lambda: hook.callback(value, context),
+                lambda outcome: encode_hook_output(outcome, hook.event),
+            )
 
-        job.call = lambda: hook.callback(value, context)
-        job.finish = finish
-        return hook.timeout
+        return callee, prepare
 
-    def permission(self, job: Job, event: RequestReceived) -> float | None:
-        """Prepare the call of `can_use_tool`."""
-        callback = self._options.can_use_tool
+    def question(self, event: RequestReceived) -> Found:
+        """Return the option that answers a permission request or a dialog."""
+        question, callee = _QUESTIONS[event.subtype], self._callees[event.subtype]
+        callback = callee.function
         if callback is None:
-            self._jobs.answer(job, deny("No permission callback: `can_use_tool` was not set."))
-            return None
-        job.fail = deny
-        request = self._question(job, event, decode_permission_request, "can_use_tool", callback)
-        job.tool, job.tool_use_id = request.tool_name, request.tool_use_id
-        job.finish = lambda outcome: encode_permission_result(outcome, request)
-        return self._options.timeouts.permission
+            return callee, lambda *_: question.fail("No permission callback: `can_use_tool` was not set.")
 
-    def dialog(self, job: Job, event: RequestReceived) -> float | None:
-        """Prepare the call of the option that answers this kind of dialog."""
-        kind = _DIALOGS[event.subtype]
-        callback = getattr(self._options, kind.option)
-        job.name = f"`{kind.option}`"
-        job.fail = lambda reason: dict(kind.default)
-        if callback is None:
-            self._jobs.answer(job, dict(kind.default))
-            return None
-        self._question(job, event, kind.decode, kind.option, callback)
-        job.finish = kind.encode
-        return self._options.timeouts.permission
+        def prepare(reach: Reach, state: JobState) -> Job:
+            request = question.decode(
+                event.frame.request_raw,
+                request_id=event.request_id,
+                session=reach,
+                cancelled=lambda: state.cancelled,
+                warn=self._parts.warn,
+            )
+            tool, use = getattr(request, "tool_name", ""), getattr(request, "tool_use_id", None)
+            return Job(
+                CallbackCall(event.request_id, event.row.deadline, callee.name, "", tool, use, request),
+                callee,
+                state,
+                lambda: callback(request),
+                lambda outcome: question.encode(outcome, request),
+            )
 
-    def _question(
-        self, job: Job, event: RequestReceived, decode: Callable[..., Any], option: str, callback: Callable[[Any], Any]
-    ) -> Any:
-        request = decode(
-            event.frame.request_raw,
-            request_id=event.request_id,
-            session=self._parts.reach(),
-            cancelled=lambda: job.cancelled,
-            warn=self._parts.warn,
-        )
-        job.name = f"`{option}` ({_name(callback)})"
-        job.is_async = is_async(callback)
-        job.function = callback
-        job.request = request
-        job.call = lambda: callback(request)
-        return request
+        return callee, prepare
+
+
+def _callee_of_hook(hook: RegisteredHook) -> Callee:
+    name = f"{hook.event} hook `{_name(hook.callback)}`"
+    return Callee(name, partial(fail_output, hook.on_failure, hook.event), hook.callback, hook.is_async, hook.timeout)
+
+
+def _callee_of_question(question: _Question, callback: Any, timeout: float | None) -> Callee:
+    if callback is None:
+        return Callee(f"`{question.option}`", question.fail)
+    name = f"`{question.option}` ({_name(callback)})"
+    return Callee(name, question.fail, callback, is_async(callback), timeout)
 
 
 def _name(function: Any) -> str:

@@ -13,14 +13,17 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Raw
 
+from hackamore._engine.answering.jobs import Callee, Job, RpcCall
+from hackamore.checked.functions import Answer
 from hackamore.errors import ControlRejectedError, HackamoreError, escape_terminal
+from hackamore.options.observing import CallbackCall
 from hackamore.tools import mcp_instance
 from hackamore.tools.server import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, rpc_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
 
-    from hackamore._engine.answering.jobs import Job, Jobs
+    from hackamore._engine.answering.jobs import Jobs, JobState
     from hackamore._engine.protocol.connection import Connection
     from hackamore.messages.results import McpServersChange
     from hackamore.tools import ToolCallPlan
@@ -75,49 +78,54 @@ class _Call(msgspec.Struct):
 _call = msgspec.json.Decoder(_Call).decode
 
 
-def describe_call(job: Job, server: str, head: Head) -> bool:
-    """Note in a job which tool a message calls; return False if it calls none."""
+def describe_call(about: CallbackCall, server: str, head: Head) -> CallbackCall:
+    """Return a call with the tool that its message calls, if it calls one."""
     if head.method != "tools/call":
-        return False
+        return about
     try:
         call = _call(head.params)
     except ValueError:
-        return False  # the server reports it
-    job.tool, job.tool_use_id, job.request = f"mcp__{server}__{call.name}", call.meta.tool_use_id, call.arguments
-    return True
+        return about  # the server reports it
+    tool = f"mcp__{server}__{call.name}"
+    return about._replace(tool=tool, tool_use_id=call.meta.tool_use_id, request=call.arguments)
 
 
-def answered(answer: Any) -> dict[str, Any]:
+def answered(answer: Any) -> Answer:
     """Return the answer of a server as the CLI expects it."""
-    return {"mcp_response": answer}
+    result = answer.get("result")
+    failed = "error" in answer or (isinstance(result, dict) and result.get("isError"))
+    return Answer({"mcp_response": answer}, "failed" if failed else "answered")
 
 
-def failed(message_id: Any, reason: str) -> dict[str, Any]:
+def failed(message_id: Any, reason: str) -> Answer:
     """Return the answer to a message that no server answered; a notification is acknowledged."""
     if message_id is None:
         return answered(ACKNOWLEDGEMENT)
     return answered(rpc_error(message_id, INTERNAL_ERROR, escape_terminal(reason, 1_000)))
 
 
-def plan_call(job: Job, owner: object, server: str, plan: ToolCallPlan) -> None:
-    """Let a job make the call that a tool server has planned; `owner` is the connection that the call came by."""
-    job.plan = plan
-    job.rpc = (owner, plan.request_id)
-    job.tool, job.tool_use_id = f"mcp__{server}__{plan.tool.name}", plan.context.tool_use_id
-    job.request = plan.arguments
-    job.name = f"tool `{server}.{plan.tool.name}`"
-    job.is_async = plan.is_async
-    job.function = plan.tool.function
-    job.call = plan.call
-    job.finish = lambda outcome: answered(plan.finish(outcome))
-    job.fail = lambda reason: answered(plan.fail(reason))
+def tool_job(
+    request_id: str, owner: object, server: str, plan: ToolCallPlan, state: JobState, *, timeout: float | None = None
+) -> Job:
+    """Return the job of a call that a tool server has planned; `owner` is the connection that the call came by."""
+    tool = plan.tool
+    name, as_model = f"tool `{server}.{tool.name}`", f"mcp__{server}__{tool.name}"
+    return Job(
+        CallbackCall(request_id, "mcp", name, "", as_model, plan.context.tool_use_id, plan.arguments),
+        Callee(name, lambda reason: answered(plan.fail(reason)), tool.function, plan.is_async, timeout),
+        state,
+        plan.call,
+        lambda outcome: answered(plan.finish(outcome)),
+        rpc=RpcCall(owner, plan.request_id, plan),
+    )
 
 
 def cancel_call(jobs: Jobs, owner: object, message_id: Any) -> None:
     """End the call that a `notifications/cancelled` names, if it is open."""
     job = jobs.of_call(owner, message_id)
     if job is not None:
-        answer = failed(message_id, "The call was cancelled.") if job.plan is None else answered(job.plan.cancel())
+        plan = job.rpc.plan if job.rpc is not None else None
+        answer = failed(message_id, "The call was cancelled.") if plan is None else answered(plan.cancel())
         jobs.cancel(job, answer)
 
 

@@ -6,12 +6,15 @@ has a limit: the length of a line, the open calls, the progress reports of a cal
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from hackamore._engine.answering.jobs import Job, Jobs
-from hackamore._engine.answering.servers import plan_call
+import msgspec
+
+from hackamore._engine.answering.jobs import Job, JobParts, Jobs, JobState
+from hackamore._engine.answering.servers import answered, tool_job
 from hackamore._engine.protocol.deadlines import Deadlines
 from hackamore._engine.protocol.frames import encode
 from hackamore._engine.protocol.framing import LineFramer, OversizedLine
@@ -24,6 +27,7 @@ from hackamore.tools.server import INTERNAL_ERROR, INVALID_REQUEST, rpc_error
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from hackamore.checked.functions import Answer
     from hackamore.tools import ToolServer
 
 __all__ = ["StdioConnection"]
@@ -51,8 +55,6 @@ class StdioConnection:
         deadlines: keeps the time of the log.
     """
 
-    observers = None
-
     def __init__(
         self, server: ToolServer, post: Callable[[Callable[[], None]], object], limits: Limits | None = None
     ) -> None:
@@ -66,23 +68,11 @@ class StdioConnection:
         self._framer = LineFramer(limits.line_bytes)
         self._limits = limits
         self._most_calls = limits.inflight_callbacks + WAITING_CALLS
-        self._jobs = Jobs(limits.inflight_callbacks, self)
+        self._jobs = Jobs(limits.inflight_callbacks, JobParts(self, self.deadlines, _nothing, self.warn, self.log))
         self._numbers = count(1)
         self._output: list[bytes] = []
         self._unread = 0
         self.take: Callable[[], Iterator[Job]] = self._jobs.take
-
-    @property
-    def connection(self) -> StdioConnection:
-        return self
-
-    @property
-    def silence(self) -> StdioConnection:
-        """The part that hears of each answer."""
-        return self
-
-    def answered(self) -> None:
-        """Do nothing: no timeout waits for answers."""
 
     # -- bytes --------------------------------------------------------------------------------------------------------------------------
 
@@ -124,7 +114,7 @@ class StdioConnection:
         if jobs:
             self.log.debug("%d tool calls are cancelled: the client has gone", len(jobs))
         for job in jobs:
-            self._jobs.cancelled(job.request_id)
+            self._jobs.cancelled(job.about.id)
 
     def send_response(self, request_id: str, payload: dict[str, Any]) -> None:
         self._send(payload["mcp_response"])
@@ -147,15 +137,15 @@ class StdioConnection:
             text = f"A message may have {self._limits.line_bytes} bytes."
             self._send(rpc_error(None, INVALID_REQUEST, text))
             return
-        job = Job(str(next(self._numbers)), "mcp")
         reports = _Reports(lambda: self._report(job, reports), self._post)
         made = self._server.handle(line, notify=reports.add)
         if isinstance(made, ToolCallPlan):
+            job = tool_job(str(next(self._numbers)), self, self._server.name, made, JobState(self.deadlines.now))
             self._open(job, made, reports)
         elif isinstance(made, CancelledCall):
             cancelled = self._jobs.of_call(self, made.request_id)
             if cancelled is not None:
-                self._jobs.cancelled(cancelled.request_id)  # MCP wants no answer
+                self._jobs.cancelled(cancelled.about.id)  # MCP wants no answer
         elif "id" in made:  # else it acknowledges a notification, which MCP has no message for
             self._send(made)
 
@@ -169,54 +159,46 @@ class StdioConnection:
             self.log.warning("a call of `%s` is refused: %s", plan.tool.name, text)
             self._send(plan.fail(text))
             return
-        plan_call(job, self, self._server.name, plan)
-        job.call = self._counted_async(job, plan) if plan.is_async else self._counted(job, plan)
-        finish = job.finish
 
-        def report_and_finish(outcome: object) -> dict[str, Any]:
+        def finish(outcome: object) -> Answer:
             self._report(job, reports)
-            return finish(outcome)
+            return answered(plan.finish(outcome))
 
-        job.finish = report_and_finish
-        self._jobs.open(job, None)
+        self._jobs.open(msgspec.structs.replace(job, call=self._counted(job), finish=finish))
 
-    def _counted(self, job: Job, plan: ToolCallPlan) -> Callable[[], Any]:
+    def _counted(self, job: Job) -> Callable[[], Any]:
+        @contextlib.contextmanager
+        def running() -> Iterator[None]:
+            self.running.add(job)
+            try:
+                yield
+            finally:
+                self.running.discard(job)
+                if self.over:
+                    self._post(_nothing)
+
         def call() -> Any:
-            self.running.add(job)
-            try:
-                return plan.call()
-            finally:
-                self._returned(job)
+            with running():
+                return job.call()
 
-        return call
+        async def call_async() -> Any:
+            with running():
+                return await job.call()
 
-    def _counted_async(self, job: Job, plan: ToolCallPlan) -> Callable[[], Any]:
-        async def call() -> Any:
-            self.running.add(job)
-            try:
-                return await plan.call()
-            finally:
-                self._returned(job)
-
-        return call
-
-    def _returned(self, job: Job) -> None:
-        self.running.discard(job)
-        if self.over:
-            self._post(_nothing)
+        return call_async if job.callee.is_async else call
 
     def _report(self, job: Job, reports: _Reports) -> None:
         """Send the progress reports of a call that are waiting."""
         for notification in reports.take():
-            if job.over or self.over:
+            if job.state.over or self.over:
                 return
             if self._unread >= UNREAD_BYTES:
-                logger.debug("a progress report of %s is dropped: the client does not read", job.name)
+                logger.debug("a progress report of %s is dropped: the client does not read", job.callee.name)
                 continue
             try:
                 self._send(notification)
             except ValueError as error:
-                logger.warning("a progress report of %s cannot be sent: %s", job.name, error)
+                logger.warning("a progress report of %s cannot be sent: %s", job.callee.name, error)
 
 
 def _nothing() -> None:

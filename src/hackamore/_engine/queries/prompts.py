@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
 import msgspec
 
-from hackamore._engine.answering.routing import Job
+from hackamore._engine.answering.jobs import Callee, Job, JobState
 from hackamore._engine.launch import needs_session
 from hackamore._engine.launch.plan import encode_prompt
 from hackamore.checked.fields import shown
 from hackamore.errors import HackamoreError, OptionsError, PromptIterableError, escape_terminal, text_of
 from hackamore.messages.content import Block
+from hackamore.options.observing import CallbackCall
 from hackamore.runtime.threads import Room
 
 if TYPE_CHECKING:
@@ -104,37 +105,43 @@ def steering_reasons(prompt: object, options: Options) -> list[str]:
     return reasons
 
 
-class Feeder(Job):
-    """Reads an iterable of prompts: a job like a callback, but with no answer to write.
+class Feeder:
+    """Reads an iterable of prompts, in a job like that of a callback, but with no answer to write.
 
     Args:
         source: the iterable.
         send: takes a prompt, in the task or thread of the reader; it must not wait or raise.
         done: takes what went wrong, if anything did; called where the core of the session may be touched.
+
+    Attributes:
+        job: the job that reads.
     """
 
-    __slots__ = ("_count", "_done", "_room", "_send", "_source")
+    __slots__ = ("_count", "_done", "_room", "_send", "_source", "job")
 
     def __init__(
         self, source: object, send: Callable[[OnePrompt], None], done: Callable[[PromptIterableError | None], None]
     ) -> None:
-        super().__init__("", "prompts")
         self._source: Any = source
         self._send = send
         self._done = done
         self._count = 0
         self._room = Room(MOST_OPEN)
-        self.name = "the iterable of prompts"
-        self.is_async: bool = hasattr(source, "__aiter__")
-        self.call: Callable[[], Any] = self._read_async if self.is_async else self._read
-        self.ended: Callable[[object, BaseException | None], None] | None = self._was_read
+        asynchronous = hasattr(source, "__aiter__")
+        self.job: Job = Job(
+            CallbackCall("", "prompts"),
+            Callee("the iterable of prompts", is_async=asynchronous),
+            JobState(),
+            self._read_async if asynchronous else self._read,
+            ended=self._was_read,
+        )
 
     def answered(self) -> None:
         """Let the reader ask for another prompt: one is over."""
         self._room.leave()
 
     def _given_up(self) -> bool:
-        return self.cancelled
+        return self.job.state.cancelled
 
     def _give(self, prompt: object) -> None:
         self._send(one_prompt(prompt))
@@ -144,7 +151,7 @@ class Feeder(Job):
         iterator = iter(self._source)
         try:
             for prompt in iterator:
-                if self.cancelled or not self._room.enter(self._given_up):  # a query that was left awaits no answer
+                if self._given_up() or not self._room.enter(self._given_up):  # a query that was left awaits no answer
                     return
                 self._give(prompt)
         finally:
@@ -171,6 +178,6 @@ class Feeder(Job):
             kind = "" if isinstance(error, HackamoreError) else f"{type(error).__name__}: "
             problem = PromptIterableError(self._count, escape_terminal(f"{kind}{text}", 500))
             problem.__cause__ = error
-        elif not self._count and not self.cancelled:
+        elif not self._count:
             problem = PromptIterableError(0, "it gave none")
         self._done(problem)

@@ -62,8 +62,8 @@ if TYPE_CHECKING:
     import contextvars
     from collections.abc import Callable
 
+    from hackamore._engine.answering.jobs import Job
     from hackamore._engine.answering.observers import Observers
-    from hackamore._engine.answering.routing import Job
     from hackamore._engine.launch import LaunchPlan
     from hackamore._engine.session.events import SessionEvent
     from hackamore._engine.session.readers import Audience
@@ -159,7 +159,7 @@ class SessionCore(Generic[A]):
         parts = SessionParts(
             self.connection,
             self.deadlines,
-            self._turn_deadlines,
+            self._turn_deadlines.answered,
             self.warn,
             lambda: self._reach,
             post,

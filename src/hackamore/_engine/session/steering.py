@@ -174,7 +174,7 @@ class SteeredQuery:
         """Tell the event cursors of callbacks; begin to read the prompts when the session is ready."""
         self._readers.session_event(event)
         if isinstance(event, SessionStarted) and self._feeder is not None:
-            self._session.callbacks.to_run.append(self._feeder)  # not before: an iterable can be read only once
+            self._session.callbacks.start(self._feeder.job)  # not before: an iterable can be read only once
 
     def progress(self) -> tuple[int, int]:
         unread, taken = self._readers.progress()
@@ -197,9 +197,8 @@ class SteeredQuery:
     def ended(self, event: events.Ended) -> None:
         """End the query as the table says, and stop reading the prompts."""
         if self._feeder is not None:
-            self._feeder.cancelled = True
+            self._session.callbacks.drop(self._feeder.job)
             self._feeder.answered()  # it may wait for room
-            self._session.callbacks.to_stop.append(self._feeder)
         if self._unanswered and self._session.start_error is None:
             self.core.prompt_taken()  # an earlier result does not hide that this prompt has none
         self.core.ended(event)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from hackamore._engine.answering.jobs import Job
+from hackamore._engine.answering.jobs import Callee, Job, JobState
 from hackamore._engine.protocol import events
 from hackamore._engine.storing.mirror import Mirror, Occasion, Writer
 from hackamore.checked.fields import without_passwords
@@ -19,6 +19,7 @@ from hackamore.checked.functions import is_async
 from hackamore.errors import DecodeError, StoreConflictError, StreamWarning, escape_terminal, text_of
 from hackamore.messages import Message, ResultMessage
 from hackamore.messages.decode import decode
+from hackamore.options.observing import CallbackCall
 from hackamore.runtime.flags import Flag
 
 if TYPE_CHECKING:
@@ -165,15 +166,16 @@ class Storing:
             self._release()
 
     def _start(self, append: Append) -> None:
-        job = self._job = Job("", _KIND)
-        job.name = "`append` of the session store"
-        job.is_async = self._async
-        job.function = self._append
-        job.call = lambda: self._append(append.key, append.entries())
-        job.ended = self._ended
-        core = self._core
+        function, core = self._append, self._core
+        job = self._job = Job(
+            CallbackCall("", _KIND),
+            Callee("`append` of the session store", function=function, is_async=self._async),
+            JobState(),
+            lambda: function(append.key, append.entries()),
+            ended=self._ended,
+        )
         core.deadlines.arm(_KIND, _ATTEMPT, self._seconds)
-        core.callbacks.to_run.append(job)
+        core.callbacks.start(job)
 
     def _ended(self, _: object, error: BaseException | None) -> None:
         self._job = None
@@ -201,8 +203,7 @@ class Storing:
             return
         job, self._job = self._job, None
         if job is not None:
-            job.over = job.cancelled = True  # its late outcome is dropped
-            self._core.callbacks.to_stop.append(job)
+            self._core.callbacks.drop(job)
             # Not again immediately: the store may still work on it.
             self.mirror.failed(f"it did not return within {seconds:g} s", again=False)
             self.more.wake()
@@ -231,8 +232,7 @@ class Storing:
         """Stop copying: no time is left for the entries that still wait."""
         job, self._job = self._job, None
         if job is not None:
-            job.over = job.cancelled = True
-            self._core.callbacks.to_stop.append(job)
+            self._core.callbacks.drop(job)
         self._core.deadlines.disarm(_KIND, _ATTEMPT)
         self._core.deadlines.disarm(_KIND, _REST)
         self.mirror.abandon("the session has ended, and there was no time left")

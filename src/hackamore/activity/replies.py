@@ -36,11 +36,12 @@ class Reply:
     __slots__ = ("agent", "complete", "key", "model", "over", "tokens")
 
     def __init__(self, key: str, model: str, agent: str) -> None:
-        self.key = key
-        self.model = model
-        self.agent = agent
-        self.tokens = NO_TOKENS
-        self.complete = self.over = False
+        self.key: str = key
+        self.model: str = model
+        self.agent: str = agent
+        self.tokens: Tokens = NO_TOKENS
+        self.complete: bool = False
+        self.over: bool = False
 
 
 R = TypeVar("R", bound=Reply)
@@ -60,8 +61,8 @@ class Replies(Generic[R]):
     """
 
     def __init__(self, kind: type[R], most: int | None = None) -> None:
-        self.count = 0
-        self.added = NO_TOKENS
+        self.count: int = 0
+        self.added: Tokens = NO_TOKENS
         self.unreported: dict[str, Tokens] = {}
         self._kind = kind
         self._most = most

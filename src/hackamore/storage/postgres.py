@@ -59,8 +59,8 @@ class Postgres:
         _all.add(self)
 
     def _renew(self) -> None:
-        self.lock = threading.RLock()  # a signal handler may interrupt a call
-        self.client = secrets.token_hex(16)
+        self.lock: threading.RLock = threading.RLock()  # a signal handler may interrupt a call
+        self.client: str = secrets.token_hex(16)
 
     def opened(self) -> psycopg.Connection[Any]:
         """Return the connection, or a new one if it was lost."""

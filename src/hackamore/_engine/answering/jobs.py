@@ -166,7 +166,7 @@ Found: TypeAlias = tuple[Callee, Callable[["Reach", JobState], Job | Answer]]
 
 def _call(owner: object, message_id: Any) -> tuple[object, object]:
     # The peer may send any JSON as an id.
-    return owner, message_id if isinstance(message_id, (str, int, float)) else (repr(message_id),)
+    return owner, message_id if isinstance(message_id, (str, int, float)) else (repr(message_id),)  # a list has no hash
 
 
 def _keys(job: Job) -> tuple[object, ...]:
@@ -180,6 +180,7 @@ class _Lane:
 
     def __init__(self) -> None:
         self.running = 0
+        # By id: among thousands that wait, a cancelled one leaves without a search.
         self.queue: OrderedDict[str, Job] = OrderedDict()
         self.said = False
 
@@ -199,6 +200,7 @@ class Jobs:
         self._parts = parts
         self._open: dict[str, Job] = {}
         self._calls: dict[object, dict[str, Job]] = {}  # open JSON-RPC calls, by owner, and by owner and id
+        # Each kind has its own: hooks that hang do not keep permission questions waiting.
         self._lanes = {kind: _Lane() for kind in ("hook", "permission", "mcp", "dialog")}
 
     @property
@@ -230,6 +232,7 @@ class Jobs:
         self._open[request_id] = job
         for key in _keys(job):
             self._calls.setdefault(key, {})[request_id] = job
+        # Before the queue, so that waiting extends no timeout: a flood must not open a guard.
         self._parts.deadlines.arm("callback", request_id, job.callee.timeout)
         lane = self._lanes[kind]
         if lane.running < self._limit:
@@ -258,6 +261,7 @@ class Jobs:
             return
         try:
             if error is not None:
+                # `ToolError` is how a tool fails on purpose: the model reads it.
                 if not isinstance(error, ToolError) or job.rpc is None or job.rpc.plan is None:
                     ids, kind = self._parts.log.ids(), job.about.kind
                     self._parts.warn(
@@ -314,7 +318,7 @@ class Jobs:
 
     def answer(self, job: Job, answer: Answer) -> None:
         """End a job with an answer. If JSON cannot hold it, raise ValueError and change nothing."""
-        self._parts.connection.send_response(job.about.id, answer.wire)
+        self._parts.connection.send_response(job.about.id, answer.wire)  # raises before anything has changed
         ended = None if self._parts.observers is None else CallbackEnd("answered", answer.wire, "", answer.decision)
         self._note(job, answer.decision or "no decision", ended)
         self._close(job)

@@ -46,7 +46,7 @@ class Observers:
             try:
                 observation.prompt_sending(turn_id, content)
             except HackamoreError as error:
-                self.turn_changed(turn_id, "failed", error)
+                self.turn_changed(turn_id, "failed", error)  # to all: another one may have reserved a part of a budget
                 raise
             except BaseException as problem:
                 self._failed(option, observation, "prompt_sending", problem)
@@ -58,6 +58,7 @@ class Observers:
                 variables.update(observation.launching())
             except BaseException as problem:
                 self._failed(option, observation, "launching", problem)
+        # `Telemetry` sets TRACEPARENT: a value of the user wins.
         return options.replace(env={**variables, **(options.env or {})}) if variables else options
 
     def launched(self) -> None:

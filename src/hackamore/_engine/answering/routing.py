@@ -68,6 +68,7 @@ class Callbacks(Jobs):
                 self._parts.log.debug("a request cannot be read: %s", one_line(error))
             else:
                 self._parts.log.exception("preparing a callback failed")
+            # The function was not called: the warning must not point to its file and line.
             job = Job(CallbackCall(event.request_id, kind), callee._replace(function=None), state)
             self.crash(job, f"{type(error).__name__}: {text_of(error)}")
             return
@@ -120,7 +121,7 @@ class _UserCallbacks:
         if found is None:
             name = escape_terminal(asked.callback_id, 100)
             self._parts.log.warning("the CLI calls hook %r, which was not registered", name)
-            return Callee("hook"), lambda *_: Answer({})
+            return Callee("hook"), lambda *_: Answer({})  # not known to be a guard, so it fails open like other hooks
         hook, callee = found
 
         def prepare(reach: Reach, state: JobState) -> Job:

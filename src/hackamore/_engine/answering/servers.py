@@ -134,6 +134,7 @@ def send_message(connection: Connection, server: str, message: dict[str, Any]) -
     if connection.over:
         return False
     try:
+        # Internal: it is not an operation of the user, and a CLI may never answer it.
         connection.send_request("mcp_message", {"server_name": server, "message": message}, internal=True)
     except Exception as error:
         connection.log.debug("a message of server %r was not sent: %s", server, error)
@@ -220,7 +221,7 @@ class ObjectRun:
     def received(self, message: dict[str, Any]) -> None:
         message.setdefault("jsonrpc", "2.0")
         if message.get("params", ...) is None:
-            del message["params"]
+            del message["params"]  # JSON-RPC has an object or a list here, or nothing
         method = message.get("method")
         if method is None:
             self._answered(message.get("id"), message)
@@ -326,7 +327,7 @@ class Servers:
         except ControlRejectedError:
             self._offered = {}
             for entry in offered.values():
-                self._drop(entry)
+                self._drop(entry)  # the CLI may have connected to it before it refused
             raise
         except BaseException:
             # It may have been accepted: both can be reached until the next replacement.

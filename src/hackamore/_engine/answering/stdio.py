@@ -135,7 +135,7 @@ class StdioConnection:
     def _receive(self, line: bytes | OversizedLine) -> None:
         if isinstance(line, OversizedLine):
             text = f"A message may have {self._limits.line_bytes} bytes."
-            self._send(rpc_error(None, INVALID_REQUEST, text))
+            self._send(rpc_error(None, INVALID_REQUEST, text))  # its id is among the bytes that were skipped
             return
         reports = _Reports(lambda: self._report(job, reports), self._post)
         made = self._server.handle(line, notify=reports.add)
@@ -161,7 +161,7 @@ class StdioConnection:
             return
 
         def finish(outcome: object) -> Answer:
-            self._report(job, reports)
+            self._report(job, reports)  # MCP allows no progress after the answer
             return answered(plan.finish(outcome))
 
         self._jobs.open(msgspec.structs.replace(job, call=self._counted(job), finish=finish))
@@ -175,7 +175,7 @@ class StdioConnection:
             finally:
                 self.running.discard(job)
                 if self.over:
-                    self._post(_nothing)
+                    self._post(_nothing)  # the shell waits for the last function, and nothing else wakes it
 
         def call() -> Any:
             with running():

@@ -135,8 +135,8 @@ _PLAIN_AND_NAMELESS = frozenset(
     kind for kind in PLAIN if not {"user_message_uuid", "user_message_uuids"} & set(kind.__struct_fields__)
 ) - {AssistantMessage, StreamEvent}
 """The same while an ordinary frame may tell which prompt is being answered."""
-_MANY_LINES = 8
-_SHOWN_HEAD_BYTES = 200
+_MANY_LINES = 8  # a token at a time brings one line: decoding in steps is for reads that have many
+_SHOWN_HEAD_BYTES = 200  # of the 8 KiB that the framer keeps, which are masked first
 _NOTHING_PLAIN: frozenset[type[Frame]] = frozenset()
 """For the role CLI, which delivers no messages."""
 _DECODED_ONCE: frozenset[type[Frame]] = frozenset(
@@ -152,8 +152,8 @@ _DECODED_ONCE: frozenset[type[Frame]] = frozenset(
     )
 )
 """Frames that need attention and no second look: a `StreamEvent` needs one, and a `system` frame is not recognised by the first."""
-_REPORTS_ON_PROMPTS = "msg_lifecycle_v1"
-_TASK_ENDED = frozenset({"completed", "failed", "stopped", "killed", "cancelled"})
+_REPORTS_ON_PROMPTS = "msg_lifecycle_v1"  # else a turn that the CLI begins itself passes for that of a prompt
+_TASK_ENDED = frozenset({"completed", "failed", "stopped", "killed", "cancelled"})  # after `paused` it continues
 _INTERNAL_REQUESTS = 256
 """The number of internal requests that are remembered: a peer may answer none of them."""
 _IS_STOPPING = "the session is stopping"
@@ -351,7 +351,7 @@ class Connection:
     @property
     def _waited_for(self) -> int:
         """The number of our open requests that a caller waits for."""
-        return sum(not request.internal for request in self._pending)
+        return sum(not request.internal for request in self._pending)  # a CLI may never answer messages of servers
 
     def snapshot(self) -> Snapshot:
         """Return what the joint rules look at."""
@@ -398,6 +398,7 @@ class Connection:
         self.received = True
         received = self._framer.receive_data(data)
         plain = self._always_plain if not self.turns.prompt_is_unknown else self._plain_and_nameless
+        # One other frame among them, and `decode_all` has worked for nothing: hence `_floods`.
         if self._floods and len(received) >= _MANY_LINES and (messages := decode_all(received, plain)):
             self._bad_lines = 0
             self._batch += messages
@@ -416,7 +417,7 @@ class Connection:
                 try:
                     frame: Frame = decode(line, self._warned)
                 except DecodeError as error:
-                    if not line.isspace():
+                    if not line.isspace():  # an empty line with blanks in it is not a damaged frame
                         self._on_bad_line(error)
                 else:
                     self._on_frame(frame)
@@ -424,8 +425,9 @@ class Connection:
                 self._on_long_line(line)
             else:
                 self._on_frame(line)
-            if self.ending is not None:
+            if self.ending is not None:  # five bad lines in a row: the rest of this read is not delivered any more
                 return
+            # The frame may have named the prompt, or shown that the CLI reports on prompts.
             plain = self._always_plain if not self.turns.prompt_is_unknown else self._plain_and_nameless
         if self._batch:
             self._flush()
@@ -442,7 +444,7 @@ class Connection:
         if isinstance(tail, bytes) and not self.over:
             try:
                 self._on_frame(decode(tail, self._warned))
-            except DecodeError:
+            except DecodeError:  # a killed CLI stops in the middle of a line: it does not count as a bad one
                 self._last_bad_line = tail = self.mask(tail)
                 self._emit(events.IncompleteLine(tail))
         self._output = OUTPUT[self._output, HalfTrigger.CLOSED]
@@ -462,7 +464,7 @@ class Connection:
             return
         self._process = PROCESS[self._process, ProcessTrigger.EXITED]
         self.exit_code, self.stderr_tail = exit_code, stderr_tail
-        if self._output is Half.CLOSED or self.role is Role.CLI:
+        if self._output is Half.CLOSED or self.role is Role.CLI:  # the result may still be in the pipe
             self._end_with_process()
 
     def _on_frame(self, frame: Frame) -> None:
@@ -472,7 +474,7 @@ class Connection:
                 self._on_message(frame)
             case UserMessage():
                 self._emit(events.PromptReceived(frame, frame.uuid))
-            case ControlRequest() if not self._one_way:
+            case ControlRequest() if not self._one_way:  # with `--print` stdin is closed: it cannot be answered
                 self._on_request(frame)
             case ControlResponse() if not self._one_way:
                 self._on_response(frame)
@@ -484,7 +486,7 @@ class Connection:
                 self.log.debug("a frame of type %r was dropped", frame.type)
 
     def _on_long_line(self, line: OversizedLine) -> None:
-        head = self.mask(line.head)[:_SHOWN_HEAD_BYTES]
+        head = self.mask(line.head)[:_SHOWN_HEAD_BYTES]  # a secret that a cut divides would not be recognised
         if self._judges_lines:
             self._warned(line_skipped(line.size, head, self._limits.line_bytes))
         else:
@@ -507,11 +509,11 @@ class Connection:
                 self._on_result(message)
             case RateLimitEvent(rate_limit_info=limit):
                 self._batch.append(message)
-                self._rate_limit = limit if limit.status == "rejected" else None
+                self._rate_limit = limit if limit.status == "rejected" else None  # `allowed_warning` refuses nothing
             case APIRetryMessage():
                 self._on_api_retry(message)
             case CommandLifecycleMessage(command_uuid=turn_id):
-                self._deliver(message, (turn_id,) if turn_id in self.turns else ())
+                self._deliver(message, (turn_id,) if turn_id in self.turns else ())  # before the report ends the prompt
                 self._report_turns(self.turns.report(turn_id, message.state))
             case SessionStateChangedMessage():
                 self._on_state(message)
@@ -520,7 +522,7 @@ class Connection:
                 self._set_background_tasks(message.tasks)
             case TaskNotificationMessage():
                 self._batch.append(message)
-                self._task_ended(message.task_id, counts=not message.ambient)
+                self._task_ended(message.task_id, counts=not message.ambient)  # housekeeping keeps no caller waiting
             case TaskUpdatedMessage():
                 self._batch.append(message)
                 if message.status in _TASK_ENDED:
@@ -531,7 +533,7 @@ class Connection:
                     self.session_id = message.session_id or self.session_id
                     self._key_source = message.api_key_source
                     self._move_work(WorkTrigger.TURN_BEGINS)
-                    self._read_capabilities(message.capabilities)
+                    self._read_capabilities(message.capabilities)  # believed from the first frame on
                 if self.turns.prompt_is_unknown:
                     self._look_for_names(message)
                 self._batch.append(message)
@@ -550,6 +552,7 @@ class Connection:
             retry.retry_delay_ms / 1000,
             extra={"code": "API_RETRY"},
         )
+        # The prompt of a one-way launch is not in `turns`: its command line or stdin has it.
         turn_is_open = self.last_result is None if self._one_way else bool(self.turns.current_ids)
         if again and turn_is_open and retry.error_status in REFUSED:
             error = AuthenticationError(retry.error_status, key_source=self.key_source)
@@ -565,6 +568,7 @@ class Connection:
         """The source of the CLI's key or token; None if it does not name one."""
         account = self.server_info.account if self.server_info is not None else None
         named = (self._key_source, account.token_source if account is not None else None)
+        # The CLI names a missing key "none".
         return next((source for source in named if source not in (None, "none")), None)
 
     def _read_capabilities(self, capabilities: list[str]) -> None:
@@ -600,7 +604,7 @@ class Connection:
             self._emit(events.ActivityChanged(self.activity))
         if self.activity is SessionActivity.IDLE:
             self._flush()
-            self._report_turns(self.turns.idle())
+            self._report_turns(self.turns.idle())  # `idle` follows each result: what has none by now gets none
 
     def _task_ended(self, task_id: str, *, counts: bool) -> None:
         if counts:
@@ -618,6 +622,7 @@ class Connection:
         if named or one:
             self._flush()
             self._report_turns(self.turns.named([*named, one] if one else named))
+        # A CLI that names no prompt answers in the order of sending.
         elif isinstance(message, (InitMessage, AssistantMessage, StreamEvent)):
             self._flush()
             self._report_turns(self.turns.work_begins())
@@ -667,6 +672,7 @@ class Connection:
             return
         self._batch = []
         self._any_message = True
+        # The API has answered: an error of a later timeout must not name this failure.
         if self._api_retry is not None and any(isinstance(each, (AssistantMessage, StreamEvent)) for each in batch):
             self._api_retry = None
         if self.session_id is None:
@@ -708,7 +714,7 @@ class Connection:
         self._send(request, frame, flows=True)
         self._move_lifecycle(LifecycleTrigger.INITIALIZE_SENT)
         self._move_handshake(HandshakeTrigger.SENT)
-        self._receive_early()
+        self._receive_early()  # only now: before SENT they would wait again
         return request.request_id
 
     def _initialize_answered(self, request: PendingRequest, answer: Answer) -> None:
@@ -726,6 +732,7 @@ class Connection:
     def _initialize_expired(self, request_id: str, seconds: float | None) -> None:
         if self.handshake is not Handshake.IMPLICIT:
             self._move_handshake(HandshakeTrigger.DEADLINE)
+            # A refused option in stderr is the cause, and the silence is not.
             self.fail(self._start_error() or InitializationTimeoutError(seconds or 0.0, self._captured()))
             return
         self._pending.remove(request_id)
@@ -810,7 +817,7 @@ class Connection:
             count, limit = self._waited_for, self._limits.pending_requests
             if count >= limit:
                 raise TooManyPendingRequestsError(operation, count, limit)
-            waiting = sum(isinstance(what, PendingRequest) for what, _ in self._held)
+            waiting = sum(isinstance(what, PendingRequest) for what, _ in self._held)  # prompts wait without a limit
             if waiting >= self._limits.queued_operations and not self._flows:
                 raise InitQueueOverflowError(operation, waiting, self._limits.queued_operations)
         request, frame = self._open_request(subtype, fields, operation, internal=internal)
@@ -827,7 +834,7 @@ class Connection:
         wire = encode_request(subtype, dict(fields))
         request_id = f"req_{self._counter + 1}_{self._random_bytes(4).hex()}"
         frame = frames.request_frame(request_id, subtype, wire)
-        self._counter += 1
+        self._counter += 1  # after the encoding: a request that was refused uses no id
         request = PendingRequest(request_id, row_for(subtype), operation, subtype, internal)
         self._pending.add(request)
         return request, frame
@@ -847,13 +854,14 @@ class Connection:
             kind = request.row.result if request.row is not None else ControlResult
             result = decode_result(kind, answer.response, self._warned)
             self._resolve(request, result=result)
-            if isinstance(result, ServerInfo):
+            if isinstance(result, ServerInfo):  # `initialize` may be sent again, with `request()`
                 self.server_info = result
 
     def _resolve(
         self, request: PendingRequest, *, result: ControlResult | None = None, error: HackamoreError | None = None
     ) -> None:
         self._pending.remove(request.request_id)
+        # The end of `initialize` is `HandshakeFailed`.
         if not request.internal and request.request_id != self._initialize_id:
             self._emit(events.RequestResolved(request.request_id, request.operation, result, error))
 
@@ -870,7 +878,7 @@ class Connection:
         if request is None:
             return False
         if request.written:
-            self._write(frames.cancel_frame(request_id))
+            self._write(frames.cancel_frame(request_id))  # 2.1.327 ignores it and answers: the answer is dropped
         else:
             self._drop(request)
         return True
@@ -881,7 +889,7 @@ class Connection:
         if request is None:
             return self._request_expired(request_id, seconds)
         if request_id == self._initialize_id:
-            self.stderr_tail = stderr_tail or self.stderr_tail
+            self.stderr_tail = stderr_tail or self.stderr_tail  # for the error: no exit has brought it yet
             self._initialize_expired(request_id, seconds)
             return True
         if not request.written:
@@ -901,7 +909,8 @@ class Connection:
             self._report_turns(self.turns.withdraw(turn_id))
         elif record.state is TurnState.STARTED:
             self.interrupt(internal=True)
-        elif not self._stopping:
+        elif not self._stopping:  # a stop cancels prompts that wait by itself
+            # An interrupt would end the turn of another prompt.
             self.send_request("cancel_async_message", {"message_uuid": turn_id}, internal=True)
         return True
 
@@ -918,7 +927,7 @@ class Connection:
             self.log.debug("a control request was dropped: its id %r is empty or was used before", request_id)
             return
         host = self.role is Role.HOST
-        if host and self.handshake is Handshake.UNSENT and not self._stopping:
+        if host and self.handshake is Handshake.UNSENT and not self._stopping:  # after a stop `initialize` never comes
             size = sum(len(early.raw) for early in self._early.values()) + len(frame.raw)
             if len(self._early) >= self._limits.early_requests or size > self._limits.buffered_bytes:
                 self._refuse(request_id, "Too many requests before `initialize`")
@@ -934,7 +943,7 @@ class Connection:
             self._refuse(request_id, "Malformed request: `subtype` is missing")
             return
         if host:
-            self._move_handshake(HandshakeTrigger.REQUEST)
+            self._move_handshake(HandshakeTrigger.REQUEST)  # of any kind: it proves that the CLI has read `initialize`
         row = row_for(subtype)
         if row is None or row.direction not in (_ASKS_US[self.role], Direction.BOTH):
             self._refuse(request_id, f"Unknown subtype: {subtype}", "unsupported_request")
@@ -1022,7 +1031,7 @@ class Connection:
         payload = fail_answer(request.row, request.frame, reason) if self.role is Role.HOST else None
         no = payload is None
         frame = frames.error_frame(request_id, reason) if no else frames.success_frame(request_id, payload)
-        self._in_flight.forget(request_id)
+        self._in_flight.forget(request_id)  # one that cannot be read, or comes during a stop, is never opened
         return self._answer(request_id, frame)
 
     def _refuse(self, request_id: str, error: str, code: str | None = None) -> None:
@@ -1074,12 +1083,13 @@ class Connection:
 
     def fail(self, error: HackamoreError) -> None:
         """End the session with an error: the process could not be started, or its shell failed. Everything open is resolved."""
+        # A failure during a stop is its consequence.
         self._end(Ending.STOPPED if self._stopping else Ending.FAILED, error)
 
     def closed_error(self) -> HackamoreError:
         """Return a fresh error for a caller who wants something of a session that is over, or is being stopped."""
         if self.terminal_error is not None:
-            return self._named(copy.copy(self.terminal_error))
+            return self._named(copy.copy(self.terminal_error))  # raised twice, one error would collect tracebacks
         stopped = self._stopping or self.ending is Ending.STOPPED
         error = SessionClosedError(
             expected=stopped or self.over or self._input in (Half.CLOSING, Half.CLOSED),
@@ -1115,10 +1125,11 @@ class Connection:
 
     def _start_error(self) -> HackamoreError | None:
         """Return the cause of a failed start, if the CLI has named one."""
-        if (refused := refused_option(self._stderr)) is not None:
+        if (refused := refused_option(self._stderr)) is not None:  # a named option helps more than the exit code
             return refused
         last = self.last_result
         if last is not None and last.is_error:
+            # `--resume` of an unknown id gives an error result, then exit 1.
             if (unknown := SessionNotFoundError.found_in(last.errors)) is not None:
                 return unknown
             return InitializationError("; ".join(last.errors) or last.result or "no reason given")
@@ -1136,6 +1147,7 @@ class Connection:
             return
         code, last = self.exit_code, self.last_result
         how = Exit.CLEAN if code == 0 else Exit.ERROR
+        # A negative code is a signal, and so a crash, also after an error result.
         if code is not None and code > 0 and last is not None and last.is_error:
             how = Exit.AFTER_ERROR_RESULT
         open_turns = len(self.turns) > 0
@@ -1154,7 +1166,7 @@ class Connection:
         if self.over:
             return
         starting = self._starting
-        self._flush()
+        self._flush()  # now, while prompts are open: later these messages belong to none
         self.ending = ending
         self.terminal_error = self._named(error) if ending is Ending.FAILED and error is not None else None
         self._move_handshake(HandshakeTrigger.ENDED)

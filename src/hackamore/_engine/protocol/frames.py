@@ -37,7 +37,7 @@ def verbatim(payload: bytes | Raw) -> Raw:
     """Return JSON that is copied as it is; line ends between its tokens become spaces."""
     data = bytes(payload)
     try:
-        data.decode()
+        data.decode()  # `Raw` is passed over unread: broken UTF-8 would reach the CLI
         _check(data)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"a payload is not JSON: {error}") from None
@@ -71,7 +71,7 @@ def success_frame(request_id: str, payload: Payload | None) -> bytes:
 
 def error_frame(request_id: str, error: str, code: str | None = None) -> bytes:
     """Return a `control_response` that says no."""
-    text = error.encode("utf-8", "replace").decode()
+    text = error.encode("utf-8", "replace").decode()  # a lone surrogate must not leave a request unanswered
     response = {"subtype": "error", "request_id": request_id, "error": text}
     if code is not None:
         response["error_code"] = code
@@ -86,12 +86,12 @@ def user_frame(content: object, uuid: str, fields: Mapping[str, Any] | None = No
     """Return a prompt: a string, or a list of content blocks. The CLI reports on it by `uuid`. `fields` have their names on the wire."""
     frame: dict[str, Any] = {
         "type": "user",
-        "message": {"role": "user", "content": content},
+        "message": {"role": "user", "content": content},  # 2.1.327 does not read a flat `content`
         "parent_tool_use_id": None,
         "session_id": "",
     }
     frame.update(fields or {})
-    frame["type"] = "user"
+    frame["type"] = "user"  # after `fields`, which a caller may give: these two must stay
     frame["uuid"] = uuid
     return encode(frame) + b"\n"
 

@@ -62,7 +62,7 @@ def deliver_warning(
     if options.on_warning is not None:
         try:
             options.on_warning(warning)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt:  # `on_warning` runs in the thread of the caller, where Ctrl-C arrives
             raise
         except BaseException as error:
             return callback_failure("`on_warning`", options.on_warning, error, kind="on_warning", extra=ids)
@@ -108,6 +108,7 @@ class PlainQuery:
         self.start_error: HackamoreError | None = None
         self._started_at = 0.0
         self._timeouts = options.timeouts
+        # False spares each read two timeouts that cannot run.
         self._limits_silence = not (options.timeouts.first_message is options.timeouts.idle is None)
         self._end_error: HackamoreError | None = None
         self._applies = False
@@ -121,7 +122,7 @@ class PlainQuery:
             self.observers.launched()
         self._started_at = self._deadlines.now = now
         self.connection.begin_start()
-        prepare()
+        prepare()  # takes as long as all imports of a query: the CLI starts meanwhile
         self._deadlines.arm("first_message", "", self._timeouts.first_message)
         self._deadlines.arm("turn", "", self._timeouts.turn)
 
@@ -132,7 +133,7 @@ class PlainQuery:
 
     def crashed(self, exit_code: int | None) -> bool:
         """Return whether an exit with this code is a crash: then nothing that the process started may stay."""
-        by_signal = exit_code is not None and (exit_code < 0 or exit_code > 128)
+        by_signal = exit_code is not None and (exit_code < 0 or exit_code > 128)  # 2.1.327 exits 143 after SIGTERM
         return by_signal or self.core.state is State.STREAMING
 
     def receive_data(self, data: bytes, now: float) -> None:
@@ -192,7 +193,7 @@ class PlainQuery:
     def _apply_end(self) -> None:
         error = self._end_error
         if error is not None and not self.core.over:
-            self.core.prompt_taken()
+            self.core.prompt_taken()  # work after the result may reach a budget: this is an error all the same
             self.core.given_up(error)
 
     def closed(self) -> None:
@@ -201,6 +202,7 @@ class PlainQuery:
         if observers is None:
             return
         last, error = core.last_result, core.terminal_error or self.start_error
+        # No event ends the turn of a one-way launch.
         if error is None and last is not None and observers.is_open(ONE_TURN):
             observers.turn_changed(ONE_TURN, "failed" if last.is_error else "completed", None)
         observers.ended(error, self.connection.exit_code)
@@ -227,7 +229,7 @@ class PlainQuery:
                     self.core.messages(messages, size)
                     if self.observers is not None:
                         self.observers.messages(messages, (ONE_TURN,))
-                        self._apply_end()
+                        self._apply_end()  # the reader gets the messages so far, not those of the whole read
                     self._heard(messages)
                 case events.WarningRaised(warning=warning):
                     self.core.warned(warning)

@@ -146,8 +146,9 @@ class Journal:
 
     def __init__(self, store: Store) -> None:
         self.store: Store = store
-        self.sightings: Sightings = Sightings(local="://" not in store.address)
+        self.sightings: Sightings = Sightings(local="://" not in store.address)  # several machines may share Postgres
 
+        # Programs may open an empty journal at the same time: the values of the first count.
         def facts(cursor: Cursor) -> tuple[str, str]:
             for name in ("id", "salt"):
                 cursor.rows(
@@ -205,6 +206,7 @@ class Journal:
                 for at, (name, spec) in enumerate(new, 1)
             ],
         )
+        # Kept by state, so that the progress of a run costs the same with any number of tasks.
         cursor.rows("UPDATE counts SET tasks = tasks + :new WHERE state = 'queued'", new=len(new))
         return unfinished.union(name for name, _ in new)
 
@@ -240,6 +242,7 @@ class Journal:
     def _leased(self, cursor: Cursor, row: tuple[Any, ...], holder: str, now: float) -> Lease:
         task, state, attempt, session_id, said, resumes, feedback, answered, text, output, *rest = row
         failures, before, process = rest
+        # Before its prompt arrived a session cannot be found.
         resumed = bool(session_id and said and resumes) or bool(answered)
         lease = Lease(
             task=task,
@@ -282,10 +285,11 @@ class Journal:
             False if the attempt belongs to another worker: nothing may be started then.
         """
         held = self._held(cursor, lease, lease.holder)
-        if held is None or held.state is not State.LEASED:
+        if held is None or held.state is not State.LEASED:  # `give_back` or another worker was faster
             return False
         now = time.time()
         _set_attempt(cursor, (lease.task, lease.attempt), holder=holder, begun=now, trace=trace)
+        # A step from 147 to 25 kB of log for an attempt (80,000 tasks): a holder that stays writes no page of its index.
         other = None if holder == lease.holder else holder
         self._move(cursor, (lease.task, lease.attempt), held.state, Trigger.BEGUN, now, holder=other)
         return True
@@ -367,7 +371,7 @@ class Journal:
         self._spend(cursor, lease.task, lease.attempt, usd, tokens)
         attempt = lease.task, lease.attempt
         self._move(cursor, attempt, held.state, Trigger.ANSWERED, time.time())
-        if over:
+        if over:  # in this transaction: another one would write all its pages again
             held = held._replace(state=State.VERIFYING)
             self._ended(cursor, attempt, held, Trigger.ACCEPTED, cause=None, error=None)
         return True
@@ -506,7 +510,7 @@ class Journal:
         try:
             found = self.store.look(look)
         except JournalError:
-            self.sightings.clear()
+            self.sightings.clear()  # signs could not arrive either: silence proves nothing
             raise
         gone = [each for each in found if each[0] != me and self._is_gone(*each)]
         if not gone:
@@ -515,7 +519,7 @@ class Journal:
         def work(cursor: Cursor) -> int:
             count = 0
             for each in look(cursor):
-                if each in gone:
+                if each in gone:  # with the same sign: one that has sent another since then is alive
                     count += self._leave(cursor, each[0], Cause.LOST, "its driver or worker is gone")
             return count
 
@@ -529,7 +533,7 @@ class Journal:
             return driver  # type: ignore[no-any-return]
 
         def work(cursor: Cursor) -> bool:
-            if found(cursor) is None:
+            if found(cursor) is None:  # `_leave` removed it: the first to ask reports
                 _set_task(cursor, task, driver=me)
             return found(cursor) == me
 
@@ -545,6 +549,7 @@ class Journal:
     def halt(self, cursor: Cursor, tasks: Collection[str]) -> None:
         """Ask workers to give tasks back soon: their driver stops."""
         cursor.many(
+            # A task that `cancel` ends stays cancelled: a halted one is queued again.
             "UPDATE tasks SET cancel = :halt WHERE id = :task AND cancel = 0 AND holder IS NOT NULL",
             [{"halt": _HALT, "task": task} for task in tasks],
         )
@@ -552,7 +557,7 @@ class Journal:
     def _leave(self, cursor: Cursor, holder: str, cause: Cause, error: str | None) -> int:
         everything = self._all_held(cursor, holder)
         for attempt, held in everything:
-            lost = cause is Cause.LOST and held.state is not State.LEASED
+            lost = cause is Cause.LOST and held.state is not State.LEASED  # a task that never ran cannot end its worker
             for_good = lost and held.losses + 1 >= MOST_LOSSES
             if lost:
                 cursor.rows("UPDATE tasks SET losses = losses + 1 WHERE id = :task", task=attempt[0])
@@ -724,7 +729,7 @@ class Journal:
         for statement in (
             "INSERT INTO totals (id, usd, tokens) VALUES (1, :usd, :tokens) "
             "ON CONFLICT (id) DO UPDATE SET usd = totals.usd + :usd, tokens = totals.tokens + :tokens",
-            f"UPDATE tasks SET {more}, losses = 0 WHERE id = :task",
+            f"UPDATE tasks SET {more}, losses = 0 WHERE id = :task",  # a reply: the task is not what ends its workers
             f"UPDATE attempts SET {more} WHERE task = :task AND attempt = :attempt",
         ):
             cursor.rows(statement, usd=usd, tokens=tokens, task=task, attempt=attempt)
@@ -747,6 +752,7 @@ class Journal:
         task, number = attempt
         now = time.time()
         lost = cause is Cause.LOST  # also if it is cancelled: what it spent is not known yet
+        # Only an attempt that would be repeated is cancelled: an end that came first stays.
         if held.cancel == _CANCEL and trigger in (Trigger.GIVEN_BACK, Trigger.POSTPONED):
             trigger, cause, error = Trigger.CANCELLED, Cause.CANCELLED, None
         word = None if cause is None else cause.word
@@ -766,9 +772,9 @@ class Journal:
             error=error,
             counted=int(counted),
             not_before=not_before,
-            keep=int(cause not in (Cause.VERIFY, Cause.OUTPUT)),
+            keep=int(cause not in (Cause.VERIFY, Cause.OUTPUT)),  # a refused answer is not checked again, any other is
             feedback=feedback,
-            seconds=max(0.0, now - held.begun) if held.begun is not None else 0.0,
+            seconds=max(0.0, now - held.begun) if held.begun is not None else 0.0,  # the clock may be set back
             folder=work[0],
             branch=work[1],
             kept=int(work[2]),
@@ -839,7 +845,7 @@ def _by_ids(cursor: Cursor, columns: str, ids: Collection[str]) -> list[tuple[An
     """Return columns of tasks; some hundred at a time, as statements have a limit."""
     names = list(ids)
     found: list[tuple[Any, ...]] = []
-    for start in range(0, len(names), _IDS_AT_ONCE):
+    for start in range(0, len(names), _IDS_AT_ONCE):  # SQLite before 3.32 takes 999 parameters
         values = {f"id{at}": name for at, name in enumerate(names[start : start + _IDS_AT_ONCE])}
         places = ", ".join(f":{each}" for each in values)
         found += cursor.rows(f"SELECT {columns} FROM tasks WHERE id IN ({places})", **values)

@@ -513,7 +513,7 @@ class Connection:
             case APIRetryMessage():
                 self._on_api_retry(message)
             case CommandLifecycleMessage(command_uuid=turn_id):
-                self._deliver(message, (turn_id,) if turn_id in self.turns else ())  # before the report ends the prompt
+                self._deliver(message, (turn_id,) if turn_id in self.turns else ())  # first: the report may end it
                 self._report_turns(self.turns.report(turn_id, message.state))
             case SessionStateChangedMessage():
                 self._on_state(message)
@@ -604,7 +604,7 @@ class Connection:
             self._emit(events.ActivityChanged(self.activity))
         if self.activity is SessionActivity.IDLE:
             self._flush()
-            self._report_turns(self.turns.idle())  # `idle` follows each result: what has none by now gets none
+            self._report_turns(self.turns.idle())  # `idle` follows each result: a prompt without one gets none
 
     def _task_ended(self, task_id: str, *, counts: bool) -> None:
         if counts:

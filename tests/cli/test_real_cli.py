@@ -122,8 +122,13 @@ def test_interrupt_in_the_middle_of_a_command(at: At, real_cli: RealCLI, started
         shell = int(ready.read_text())
         below = children_of(process)
         assert shell in below
+        assert process.stderr is not None
+        shown = b""
+        while b"sleep 120" not in shown:  # the command may run before its call is shown
+            shown += os.read(process.stderr.fileno(), 4096)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=patience(30))
+    err = shown + err
     assert process.returncode == 130
     assert "\nInterrupted.\nResume with: hackamore run --resume " in err.decode()
     assert left_of(below) == []

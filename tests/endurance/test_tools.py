@@ -113,7 +113,7 @@ def test_samples_are_taken_at_powers_of_ten_and_at_the_end() -> None:
 
 
 def test_a_buffer_for_each_turn_is_allowed_and_growth_with_the_messages_is_not() -> None:
-    assert not found(1, 35, 44, 50, 51).grows
+    assert not found(1, 35, 35.5, 35.9, 36).grows
     assert not found(1_000, 33, 33, 33.5, 34).grows
     assert found(1_000, 33, 33.4, 36, 50).grows
     assert found(1, 35, 44, 51, 70).grows

@@ -1,4 +1,4 @@
-"""Puts items together from triggers, whichever file they are read from. Nothing here raises for the content of a file."""
+"""Puts items together from events, whichever file they are read from. Nothing here raises for the content of a file."""
 
 from __future__ import annotations
 

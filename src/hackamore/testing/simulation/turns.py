@@ -30,7 +30,7 @@ CONTINUED = (
     "portion of the conversation.\n\n<system-reminder>\n<tools-used-before-summary>{tools}</tools-used-before-summary>\n"
     "</system-reminder>\nSummary:\n{summary}\n\nIf you need specific details from before compaction (like exact code snippets, error "
     "messages, or content you generated), read the full transcript at: {transcript}\nContinue the conversation from where it left off "
-    "without asking the user any further questions. Resume directly — do not acknowledge the summary, do not recap what was trigger, "
+    "without asking the user any further questions. Resume directly — do not acknowledge the summary, do not recap what was happening, "
     'do not preface with "I\'ll continue" or similar. Pick up the last task as if the break never happened.'
 )
 KEPT = (

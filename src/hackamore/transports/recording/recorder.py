@@ -211,7 +211,7 @@ def _argument(value: str, name: str, redactor: Redactor) -> str:
 
 
 class SessionRecord:
-    """The recording of one session: triggers in, redacted lines out.
+    """The recording of one session: events in, redacted lines out.
 
     Args:
         sink: where the lines go.

@@ -29,7 +29,9 @@ PLACES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/**/*.md", "src/*
 """The files that are checked, as patterns."""
 PENDING: tuple[str, ...] = ()
 """Beginnings of paths that are not clean yet. This list only shrinks."""
-EXCEPTIONS: tuple[tuple[str, str, str], ...] = ()
+EXCEPTIONS: tuple[tuple[str, str, str], ...] = (
+    ("src/hackamore/testing/simulation/turns.py", "do not recap what was happening", "a text of the CLI"),
+)
 """Hits that are right: the path, a part of the sentence, the reason."""
 
 WORDS_IN_A_SENTENCE = 30

@@ -221,12 +221,16 @@ def decode_user_dialog(request: bytes | Raw | Mapping[str, Any], **around: Unpac
     return asked
 
 
-def encode_elicitation(outcome: object, _: object = None) -> Answer:
+def encode_elicitation(outcome: object, request: object = None) -> Answer:
     """Return the answer to an elicitation.
 
     Args:
         outcome: the return value of the callback: an `ElicitationResult`, a dict with the names of the wire, or None
             to decline.
+        request: not needed; each kind of question passes it.
+
+    Returns:
+        The answer as it is sent.
 
     Raises:
         AnswerError: the type is unsupported, or JSON cannot represent the value.
@@ -246,12 +250,16 @@ def encode_elicitation(outcome: object, _: object = None) -> Answer:
     return Answer(wire, wire["action"])
 
 
-def encode_user_dialog(outcome: object, _: object = None) -> Answer:
+def encode_user_dialog(outcome: object, request: object = None) -> Answer:
     """Return the answer to a dialog.
 
     Args:
         outcome: the return value of the callback: a `UserDialogResult`, a dict with the names of the wire, or None to
             cancel.
+        request: not needed; each kind of question passes it.
+
+    Returns:
+        The answer as it is sent.
 
     Raises:
         AnswerError: the type is unsupported, or JSON cannot represent the value.

@@ -20,7 +20,7 @@ from hackamore import AssistantMessage, Timeouts
 from hackamore._engine.session.events import TurnCompleted
 from tests.support.light import light, resident
 from tests.support.shell import Backend, Shell
-from tests.support.talking import each, got, make, steps
+from tests.support.talking import each, got, make, steps, until
 
 SHELLS: tuple[Backend, ...] = ("asyncio", "trio", "threads")
 MESSAGE_CHARACTERS = 200
@@ -109,7 +109,7 @@ class Reading:
         self.samples: list[Sample] = []
         self.seen: dict[str, int] = {"turns": 0, "messages": 0, "events": 0}
 
-    async def turns(self, session: Any) -> None:
+    async def turns(self, shell: Shell, session: Any) -> None:
         """Read the turns, then stop the session, which ends the cursors."""
         began = time.monotonic()
         for _ in range(self._case.turns):
@@ -118,6 +118,9 @@ class Reading:
                 if isinstance(message, AssistantMessage):
                     self.seen["turns"] += 1
                     if self._moments and self.seen["turns"] == self._moments[0]:
+                        # What a cursor has still to read is alive: on a busy machine a few thousand messages.
+                        if self._case.cursors:
+                            await until(shell, lambda: self.seen["messages"] >= self.seen["turns"])
                         self.samples.append(sample(self._moments.pop(0), began))
         await got(session.stop())
 
@@ -134,7 +137,7 @@ class Reading:
     async def run(self, shell: Shell, session: Any) -> None:
         """Read everything."""
         await got(session.start())
-        work: list[Callable[[], Any]] = [lambda: self.turns(session)]
+        work: list[Callable[[], Any]] = [lambda: self.turns(shell, session)]
         if self._case.cursors:
             of_messages, of_events = session.messages(), session.events()
             work += [lambda: self.messages(of_messages), lambda: self.events(of_events)]

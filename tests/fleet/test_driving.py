@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hackamore import Budget, CLINotFoundError, Options, OptionsError, Retry
-from hackamore.errors import FleetError, JournalError, TaskChangedError
+from hackamore.errors import FleetError, JournalError, TaskChangedError, TaskFailedError
 from hackamore.fleet import Answer, ConcurrencyChanged, Task, TaskChanged, driver, remote
 from hackamore.fleet import fleet as fleet_module
 from hackamore.fleet.worker import Worker
@@ -346,6 +346,23 @@ def test_futures_get_the_error_of_the_run(making: Making, tmp_path: Path) -> Non
         for future in [fleet.submit("One"), fleet.submit("Two")]:
             with pytest.raises(CLINotFoundError):
                 future.result(SECONDS)
+
+
+def test_tasks_can_be_cancelled_as_soon_as_they_are_submitted(making: Making) -> None:
+    fleet = making(NEVER)
+    futures = [fleet.submit(task) for task in tasks(3)]
+    assert fleet.cancel() == 3
+    fleet.shutdown()
+    assert {type(future.exception(0)) for future in futures} == {TaskFailedError}
+
+
+def test_a_callback_of_a_refused_task_can_cancel_the_others(making: Making) -> None:
+    fleet = making(NEVER)
+    waiting = fleet.submit(tasks(1)[0])
+    fleet.submit(Task("odd", "One", output_type=object())).add_done_callback(lambda _: fleet.cancel())
+    with pytest.raises(TaskFailedError):
+        waiting.result(SECONDS)
+    fleet.shutdown()
 
 
 def test_a_map_has_a_time_limit(making: Making) -> None:

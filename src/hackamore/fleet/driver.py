@@ -76,7 +76,7 @@ class Driver:
         self._awaited: dict[tuple[str, int], float] = {}
         self._gate = Gate(plan.concurrency)
         self._done: deque[tuple[Lease, Ended | BaseException]] = deque()
-        self._new: deque[tuple[Task, Callable[[BaseException], object]]] = deque()
+        self._new: deque[tuple[Task, Callable[[BaseException], object]] | threading.Event] = deque()
         self._wake = threading.Event()
         self._lock = threading.Lock()
         self._draining = False
@@ -104,6 +104,16 @@ class Driver:
         """Add a task to a run that is open for more; `refuse` is called with the error if it cannot be added."""
         self._new.append((task, refuse))
         self._wake.set()
+
+    def wait_added(self) -> None:
+        """Wait until the journal has all tasks that were added before, or the run has ended."""
+        if threading.current_thread() is self._thread:  # a user's callback on a future that was refused
+            return
+        added = threading.Event()
+        self._new.append(added)
+        self._wake.set()
+        if not self.ended.is_set():  # it is set before what is left here is woken
+            wait_for(added)
 
     def close(self) -> None:
         """End the run once all tasks are over: no task will be added."""
@@ -163,6 +173,9 @@ class Driver:
             self._watch.ended(self.error)
             self.ended.set()
             self.events.end()
+            while self._new:
+                if isinstance(left := self._new.popleft(), threading.Event):
+                    left.set()
 
     def _fail(self, error: BaseException) -> None:
         if self.error is None:
@@ -263,7 +276,11 @@ class Driver:
 
     def _take_new(self) -> None:
         while self._new:
-            task, refuse = self._new.popleft()
+            new = self._new.popleft()
+            if isinstance(new, threading.Event):
+                new.set()
+                continue
+            task, refuse = new
             try:
                 self._add_all([task])
             except Exception as error:

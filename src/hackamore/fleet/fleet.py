@@ -280,6 +280,9 @@ class Fleet(Executor):
     def cancel(self, tasks: Collection[str] | None = None) -> int:
         """Cancel tasks that are not over; agents that run end soon, wherever they run.
 
+        Tasks that were submitted are among them, also those that the background run has not begun to look at. Those that a `run` has not
+        read from its iterable yet are not.
+
         Args:
             tasks: ids; None for all.
 
@@ -289,6 +292,10 @@ class Fleet(Executor):
         Raises:
             JournalError: the journal has no such task, or cannot be used.
         """
+        with self._lock:
+            run = self._run
+        if run is not None:  # its driver puts tasks into the journal some time after `submit`
+            self._driver.wait_added()
         return self._journal.cancel(tasks)
 
     def retry(self, tasks: Collection[str] | None = None, *, fresh: bool = False) -> int:

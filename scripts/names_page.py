@@ -14,6 +14,8 @@ from hackamore.errors import Diagnostic, HackamoreError, StreamWarning
 
 ALIASES = {
     "ContentBlock": "Any content block: one of the known classes, or `UnknownBlock`.",
+    "MINIMUM_ONE_SHOT": "The lowest version of the CLI for one-shot queries.",
+    "MINIMUM_SESSION": "The lowest version of the CLI for sessions.",
     "Prompt": "One prompt: a text, or a list of content blocks.",
     "__version__": "The version of Hackamore.",
 }

@@ -50,6 +50,7 @@ PLACES: dict[str, str] = {
             "VersionDetectionError WorkspaceError"
         ),
         "hackamore.hooks": "HookContext HookMatcher HookOutput",
+        "hackamore._engine.launch.discovery": "FoundCLI MINIMUM_ONE_SHOT MINIMUM_SESSION find_cli",
         "hackamore._engine.launch.versions": "CLIVersion version_meets_minimum",
         "hackamore.messages": (
             "AssistantMessage AuthenticationError ContentBlock Message RateLimitEvent RateLimitedError ResultError ResultMessage "

@@ -12,6 +12,12 @@ from hackamore import (
     traces,
     transcripts,
 )
+from hackamore._engine.launch.discovery import (
+    FoundCLI,
+    MINIMUM_ONE_SHOT,
+    MINIMUM_SESSION,
+    find_cli,
+)
 from hackamore._engine.launch.versions import (
     CLIVersion,
     version_meets_minimum,
@@ -251,6 +257,7 @@ __all__ = [
     "ElicitationResult",
     "EmbeddedResource",
     "FleetError",
+    "FoundCLI",
     "HackamoreError",
     "HookContext",
     "HookMatcher",
@@ -262,6 +269,8 @@ __all__ = [
     "JournalError",
     "Limits",
     "LineTooLongError",
+    "MINIMUM_ONE_SHOT",
+    "MINIMUM_SESSION",
     "MapStream",
     "McpHttpServerConfig",
     "McpSSEServerConfig",
@@ -363,6 +372,7 @@ __all__ = [
     "WorkspaceError",
     "__version__",
     "budgets",
+    "find_cli",
     "fleet",
     "hooks",
     "map",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hackamore._engine.launch.discovery import Found, find_cli, find_program
+from hackamore._engine.launch.discovery import FoundCLI, find_cli, find_program
 from hackamore.errors import CLINotFoundError, SpawnError, StartError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     }
 
 
-def look(places: dict[str, str], tmp_path: Path, **changes: Any) -> Found:
+def look(places: dict[str, str], tmp_path: Path, **changes: Any) -> FoundCLI:
     environment = {
         "HOME": str(tmp_path / "home"),
         # One that is listed twice does not end the search.

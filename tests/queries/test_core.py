@@ -23,7 +23,7 @@ from hackamore import (
     TurnTimeoutError,
 )
 from hackamore._engine.queries.ending import Recent, TextDeltas, last_text, partial_of
-from hackamore._engine.queries.outcomes import CollectResult, RunResult, conclude, with_output_type
+from hackamore._engine.queries.outcomes import CollectResult, RunResult
 from hackamore._engine.queries.plain import PlainQuery, is_steered
 from hackamore._engine.queries.prompts import Feeder, OnePrompt, is_many, one_prompt, steering_reasons
 from hackamore.checked.schemas import schema_for
@@ -198,7 +198,7 @@ def test_no_result_is_a_process_error_that_says_if_stdout_was_empty(
 ) -> None:
     warning = StreamWarning("CLEAN_EXIT_NO_RESULT", "nothing came", {})
     with pytest.raises(ProcessError) as raised:
-        conclude(CollectResult(messages, [warning], errors), None, check=check)
+        CollectResult(messages, [warning], errors).run_result(check=check)
     error = raised.value
     assert error.exit_code == 0
     assert error.diagnostic.stdout_was_empty is empty
@@ -210,21 +210,18 @@ def test_no_result_is_a_process_error_that_says_if_stdout_was_empty(
 def test_an_error_of_the_stream_is_raised_even_without_check_and_gets_all_messages() -> None:
     messages = [assistant("one"), result(session_id="r")]
     with pytest.raises(HackamoreError) as raised:
-        conclude(CollectResult(messages, terminal_error=HackamoreError("over")), None, check=False)
+        CollectResult(messages, terminal_error=HackamoreError("over")).run_result(check=False)
     assert raised.value.partial is not None
     assert [*raised.value.partial.messages] == messages
     assert raised.value.session_id == "r"
 
 
 def test_without_check_an_error_result_has_no_output_and_the_text_of_the_assistant() -> None:
-    found = conclude(
-        CollectResult([assistant("so far"), result(is_error=True, result=None, structured_output={"n": 1})]),
-        dict[str, int],
-        check=False,
-    )
+    collected = CollectResult([assistant("so far"), result(is_error=True, result=None, structured_output={"n": 1})])
+    found = collected.run_result(dict[str, int], check=False)
     assert (found.text, found.output) == ("so far", None)
-    assert conclude(CollectResult([result(structured_output={"n": 1})]), None, check=True).output == {"n": 1}
-    assert conclude(CollectResult([assistant("only"), result(result=None)]), None, check=False).text == "only"
+    assert CollectResult([result(structured_output={"n": 1})]).run_result().output == {"n": 1}
+    assert CollectResult([assistant("only"), result(result=None)]).run_result(check=False).text == "only"
 
 
 # -- prompts -----------------------------------------------------------------------------------------------------------
@@ -399,20 +396,20 @@ def test_the_log_of_a_query_names_its_bytes_and_messages(caplog: pytest.LogCaptu
 
 
 def test_an_output_type_becomes_a_schema_and_excludes_another() -> None:
-    found = with_output_type(Options(model="m"), dict[str, int]).output_format
+    found = Options(model="m").with_output_type(dict[str, int]).output_format
     assert found is not None
     assert found["type"] == "json_schema"
     assert found["schema"] == schema_for(dict[str, int]) != schema_for(dict[str, str])
-    assert with_output_type(None, None) == Options()
+    assert Options().with_output_type(None) == Options()
     with pytest.raises(OptionsError, match=r"^`output_type` and the option `output_format` exclude") as refused:
-        with_output_type(Options(output_format=found), dict[str, int])
+        Options(output_format=found).with_output_type(dict[str, int])
     assert refused.value.field == "output_format"
 
 
 def test_an_answer_has_the_lines_that_could_not_be_decoded() -> None:
     errors = [DecodeError(b"x", "not-json", "no")]
     warnings = [StreamWarning("EMPTY_RESPONSE", "w", {})]
-    found = conclude(CollectResult([result()], warnings, errors), None, check=True)
+    found = CollectResult([result()], warnings, errors).run_result()
     assert (found.errors, found.warnings) == (errors, warnings)
 
 
@@ -425,7 +422,7 @@ def test_a_structured_output_that_does_not_fit_quotes_the_refusal() -> None:
         result(result="I cannot."),
     ]
     with pytest.raises(OutputError, match="the schema was refused"):
-        conclude(CollectResult(messages), dict[str, int], check=True)
+        CollectResult(messages).run_result(dict[str, int])
 
 
 def test_a_long_reason_of_an_iterable_is_cut() -> None:

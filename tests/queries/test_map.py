@@ -17,7 +17,7 @@ import pytest
 
 import hackamore
 from hackamore import Options, OptionsError, ProcessError, ResultError, Retry, StreamWarning, sync
-from hackamore._engine.queries.retrying import CONTINUE
+from hackamore.options.retry import CONTINUE
 from hackamore.testing import Script, SimulatedCLI
 from hackamore.transports.process.processes import descendants, identity
 from tests.support.leaks import wait_gone

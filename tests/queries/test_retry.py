@@ -27,9 +27,10 @@ from hackamore import (
 )
 from hackamore._engine.queries.ending import partial_of
 from hackamore._engine.queries.outcomes import CollectResult
-from hackamore._engine.queries.retrying import CONTINUE, Attempts
+from hackamore._engine.queries.retrying import Attempts
 from hackamore.errors import DecodeError, SessionNotFoundError
 from hackamore.messages import AssistantMessage, ResultMessage
+from hackamore.options.retry import CONTINUE
 from hackamore.testing import Script, SimulatedCLI
 from hackamore.transports.base import AsyncTransport
 from tests.contract import shows

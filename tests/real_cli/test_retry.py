@@ -10,8 +10,8 @@ import pytest
 
 import hackamore
 from hackamore import RateLimitedError, ResultError, Retry
-from hackamore._engine.queries.retrying import CONTINUE
 from hackamore.messages import RateLimitEvent
+from hackamore.options.retry import CONTINUE
 from hackamore.testing import Dropped, HTTPFailure, Repeat, Reply, ScriptedModel, ToolCall
 from tests.contract import shows
 from tests.support.talking import raised

@@ -9,8 +9,8 @@ import pytest
 
 import hackamore
 from hackamore import Budget, BudgetExceededError, Options, OptionsError, OutputError, ResultError, Retry, Timeouts
-from hackamore._engine.queries.retrying import CONTINUE
 from hackamore.errors import SessionClosedError, SessionNotStartedError, TurnCancelledError, TurnTimeoutError
+from hackamore.options.retry import CONTINUE
 from hackamore.testing import Script, SimulatedCLI
 from tests.contract import shows
 from tests.support.patience import patience

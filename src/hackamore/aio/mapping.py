@@ -10,7 +10,6 @@ from collections.abc import AsyncIterable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, cast, overload
 
-from hackamore._engine.queries.outcomes import RunResult, with_output_type
 from hackamore._engine.queries.retrying import Attempts
 from hackamore.aio.attempts import answered
 from hackamore.aio.pool_seam import PoolSeam
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from types import TracebackType
 
-    from hackamore._engine.queries.outcomes import CollectResult
+    from hackamore._engine.queries.outcomes import CollectResult, RunResult
     from hackamore._engine.queries.prompts import Prompt
     from hackamore.aio.query import QueryStream
 
@@ -223,7 +222,7 @@ class MapStream(OtherShell, Generic[R]):
         self._iterator = iterator_of(prompts)
         self._make = partial(
             MapRunner,
-            with_output_type(options, output_type),
+            (options or Options()).with_output_type(output_type),
             self.workers,
             output_type,
             retry,

@@ -12,7 +12,7 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from hackamore._engine.protocol.states.session import SessionActivity, TurnState
+from hackamore import SessionActivity, TurnState
 from hackamore.aio.session import Session
 from hackamore.cli.flags import build_options
 from hackamore.cli.questions import Lines, Questions

@@ -14,8 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hackamore._engine.launch import find_cli
-from hackamore._engine.queries.outcomes import with_output_type
+from hackamore import find_cli
 from hackamore.activity.words import clean
 from hackamore.aio.session import Session
 from hackamore.checked.schemas import decode_output
@@ -331,7 +330,7 @@ def demo(given: Mapping[str, Any], terminal: Terminal) -> int:
         _introduce_simulation(terminal, "With --simulated")
     else:
         try:
-            found = find_cli(given.get("cli_path"), os.environ, os.path.expanduser("~"))
+            found = find_cli(given.get("cli_path"))
         except CLINotFoundError as error:
             if given.get("cli_path") or os.environ.get("HACKAMORE_CLI_PATH"):
                 terminal.error(f"The demo shows the real Claude Code CLI, and none was found. {error}")
@@ -446,7 +445,7 @@ def _run_parts(make_options: Callable[..., Options], terminal: Terminal, project
     terminal.line()
     terminal.line(f"> {TYPED_PROMPT}", wrap=True)
     # As `run`, but a signal takes effect at any moment.
-    typed = with_output_type(make_options(), Inventory)
+    typed = make_options().with_output_type(Inventory)
     result = show_query(TYPED_PROMPT, typed, None)
     if result is None or result.is_error:
         terminal.error(str(ResultError.of(result)) if result else "No result came.")

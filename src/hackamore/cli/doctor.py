@@ -12,31 +12,29 @@ from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
 
-from hackamore._engine.launch import (
-    MINIMUM_ONE_SHOT,
-    MINIMUM_SESSION,
-    CLIVersion,
-    VersionFailure,
-    build_plan,
-    check,
-    find_cli,
-    fit,
-)
-from hackamore._engine.queries.prompts import steering_reasons
+from hackamore import MINIMUM_ONE_SHOT, MINIMUM_SESSION, CLIVersion, find_cli
 from hackamore._version import __version__
 from hackamore.cli.flags import build_options
 from hackamore.cli.running import FAILED, NOT_STARTED, USAGE, with_flags
-from hackamore.errors import HackamoreError, OptionsError, SpawnError, StartError, escape_terminal
+from hackamore.errors import (
+    HackamoreError,
+    OptionsError,
+    SpawnError,
+    StartError,
+    VersionDetectionError,
+    escape_terminal,
+)
 from hackamore.options.bounds import Timeouts
 from hackamore.options.options import Options
-from hackamore.transports.process.prepare import ask_version
+from hackamore.transports.process.prepare import ask_version, fitted, plan_for
 from hackamore.transports.process.short_runs import ShortRun
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hackamore._engine.launch import Found, LaunchPlan
+    from hackamore import FoundCLI
     from hackamore.cli.terminal import Terminal
+    from hackamore.transports.base import LaunchPlan
 
 _EXTRAS = {
     "cli": ("typer", "rich"),
@@ -111,7 +109,7 @@ def version(_: Mapping[str, Any], terminal: Terminal) -> int:
     """Show the versions of Hackamore, the CLI and Python; return the exit code."""
     terminal.line(f"hackamore {__version__}")
     try:
-        found = find_cli(os.environ.get("HACKAMORE_CLI_PATH"), os.environ, os.path.expanduser("~"))
+        found = find_cli()
     except StartError:
         terminal.line("Claude Code not found: run `hackamore install-cli`")
     else:
@@ -121,11 +119,9 @@ def version(_: Mapping[str, Any], terminal: Terminal) -> int:
     return 0
 
 
-def _version_of(found: Found) -> str | None:
+def _version_of(found: FoundCLI) -> str | None:
     try:
-        plan = build_plan(
-            Options(), prompt=None, cli_path=found.path, session=True, base_environment=os.environ, child_id=""
-        )
+        plan, _ = plan_for(Options(), "-", found.path)
         answer = ask_version(plan, Timeouts().version_check, ShortRun(secrets.token_hex(16)))
     except HackamoreError:
         return None
@@ -151,9 +147,9 @@ def _examine(given: Mapping[str, Any], report: _Report) -> None:
         _look_for_traps(options, plan, report)
 
 
-def _find(options: Options, report: _Report) -> Found | None:
+def _find(options: Options, report: _Report) -> FoundCLI | None:
     try:
-        found = find_cli(options.cli_path, os.environ, os.path.expanduser("~"))
+        found = find_cli(options.cli_path)
     except StartError as error:
         first, _, rest = with_flags(str(error)).partition(" Install it")
         to_do = f"Install it{rest}" if rest else f"Pass another path with {_place('`HACKAMORE_CLI_PATH`' in first)}."
@@ -174,18 +170,9 @@ def _place(variable: bool) -> str:
     return "the variable HACKAMORE_CLI_PATH" if variable else "--cli-path"
 
 
-def _plan(options: Options, found: Found | None, report: _Report) -> LaunchPlan | None:
-    prompt = "(the prompt)"
+def _plan(options: Options, found: FoundCLI | None, report: _Report) -> LaunchPlan | None:
     try:
-        reasons = steering_reasons(prompt, options)
-        plan = build_plan(
-            options,
-            prompt=None if reasons else prompt,
-            cli_path=found.path if found else "claude",
-            session=bool(reasons),
-            base_environment=os.environ,
-            child_id="",
-        )
+        plan, reasons = plan_for(options, "(the prompt)", found.path if found else "claude")
     except HackamoreError as error:
         report.problem(str(error), "Fix this option.", USAGE)
         return None
@@ -213,22 +200,18 @@ def _own_folder(report: _Report) -> str | None:
         return None
 
 
-def _ask_version(options: Options, found: Found, plan: LaunchPlan, report: _Report) -> None:
-    answer: str | VersionFailure
+def _ask_version(options: Options, found: FoundCLI, plan: LaunchPlan, report: _Report) -> None:
+    session = bool(report.facts["launch"]["bidirectional_because_of"])
     try:
-        answer = ask_version(plan, options.timeouts.version_check, ShortRun(secrets.token_hex(16)))
-    except SpawnError as error:
-        answer = VersionFailure("spawn", str(error.__cause__))
-    if isinstance(answer, str):
-        version = CLIVersion.parse(answer)
+        try:
+            answer = ask_version(plan, options.timeouts.version_check, ShortRun(secrets.token_hex(16)))
+        except SpawnError as error:
+            raise VersionDetectionError(str(error.__cause__)) from error
+        version = CLIVersion.parse(answer) if isinstance(answer, str) else None
         report.facts["cli"]["version"] = str(version) if version else None
-    try:
         # Strict, regardless of the option: this report is for finding problems.
-        minimum = MINIMUM_SESSION if report.facts["launch"]["bidirectional_because_of"] else MINIMUM_ONE_SHOT
-        for warning in check(answer, "strict", minimum):
+        for warning in fitted(plan, answer, "strict", session=session)[1]:
             report.hint(str(warning), "Run `claude --version` by hand.")
-        if isinstance(answer, str) and (found_version := CLIVersion.parse(answer)):
-            fit(plan, found_version)
     except StartError as error:
         if options.version_check == "skip":
             report.hint(str(error), "The option version_check='skip' starts this CLI without the check.")
@@ -240,7 +223,7 @@ def _ask_version(options: Options, found: Found, plan: LaunchPlan, report: _Repo
             )
 
 
-def _look_for_login(environment: Mapping[str, str], found: Found | None, report: _Report) -> None:
+def _look_for_login(environment: Mapping[str, str], found: FoundCLI | None, report: _Report) -> None:
     """Add the available ways to log in. Only their presence counts: no value and no credentials file is read."""
     present = [name for name in (*_LOGIN_VARIABLES, *_PROVIDERS) if environment.get(name)]
     folder = environment.get("CLAUDE_CONFIG_DIR") or os.path.join(environment.get("HOME", ""), ".claude")

@@ -12,11 +12,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hackamore._engine.launch import find_cli
-from hackamore._engine.launch.discovery import installed_cli
+from hackamore import find_cli
 from hackamore.cli import npm
 from hackamore.cli.running import FAILED, NOT_STARTED
 from hackamore.errors import OptionsError, StartError
+from hackamore.storage.places import installed_cli
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -101,7 +101,7 @@ def _remove_others(folder: Path, kept: set[str | None]) -> None:
 
 def _say_what_is_found(link: Path, terminal: Terminal) -> None:
     try:
-        found = find_cli(None, os.environ, os.path.expanduser("~"))
+        found = find_cli()
     except StartError as error:
         terminal.warning(str(error))
         return

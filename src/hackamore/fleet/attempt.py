@@ -11,8 +11,7 @@ from collections import deque
 from random import uniform
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from hackamore._engine.queries.outcomes import CollectResult, conclude, with_output_type
-from hackamore._engine.queries.retrying import CONTINUE
+from hackamore import CollectResult
 from hackamore.budgets.metering import Meter
 from hackamore.checked.schemas import MisfitError, decode_raw
 from hackamore.errors import (
@@ -31,7 +30,7 @@ from hackamore.fleet.states import CAUSES, Cause, State, Trigger
 from hackamore.fleet.task import Answer
 from hackamore.fleet.watching import AttemptWatch
 from hackamore.messages import RateLimitedError
-from hackamore.options.retry import back_off
+from hackamore.options.retry import CONTINUE, back_off
 from hackamore.storage.holders import process_name
 from hackamore.sync.query import query
 from hackamore.transports.process.orphans import end_orphan
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
 
-    from hackamore._engine.queries.outcomes import RunResult
+    from hackamore import RunResult
     from hackamore.fleet.journal import Journal, Lease
     from hackamore.fleet.orders import Order
     from hackamore.fleet.workspaces import Place
@@ -286,7 +285,7 @@ class AttemptRun:
 
     def _query(self, prompt: Any, session: Mapping[str, Any]) -> tuple[str, str | None]:
         order = self.order
-        options = with_output_type(order.options, order.task.output_type)
+        options = order.options.with_output_type(order.task.output_type)
         chosen: dict[str, Any] = dict(session)
         if self._place is not None:
             chosen["cwd"] = self._folder
@@ -329,9 +328,8 @@ class AttemptRun:
         if self._stop_cause is not None:
             raise _Interrupted(self._stop_cause)
         kept = [message for message in messages if message.type != "result"]
-        answer = conclude(
-            CollectResult([*kept, *results], terminal_error=problem), self.order.task.output_type, check=True
-        )
+        collected = CollectResult([*kept, *results], terminal_error=problem)
+        answer = collected.run_result(self.order.task.output_type)
         return answer.text, _output_of(answer)
 
     def _note(self, **facts: Any) -> None:

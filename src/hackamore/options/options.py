@@ -665,6 +665,28 @@ class Options(Checked):
                 "continue_conversation", "needs a `session_store` with the method `list_sessions`; or set `resume`."
             )
 
+    def with_output_type(self, output_type: Any) -> Options:
+        """Return a copy that asks the CLI for a JSON object of a type; the same options for None.
+
+        Args:
+            output_type: a dataclass, a pydantic model, a `TypedDict`, a `msgspec.Struct`, or a type like `list[int]`.
+
+        Returns:
+            Options with the JSON schema as `output_format`.
+
+        Raises:
+            OptionsError: there is no schema for the type, or `output_format` is set already.
+        """
+        if output_type is None:
+            return self
+        if self.output_format is not None:
+            raise OptionsError(
+                "`output_type` and the option `output_format` exclude each other: give one", field="output_format"
+            )
+        from hackamore.checked.schemas import schema_for
+
+        return self.replace(output_format={"type": "json_schema", "schema": schema_for(output_type)})
+
     @classmethod
     def load(
         cls,

@@ -10,6 +10,11 @@ from hackamore.options.bounds import LONGEST_SECONDS
 
 Uniform: TypeAlias = Callable[[float, float], float]
 """Returns a number between two others, as `random.uniform`: programs that failed together do not try together."""
+CONTINUE = (
+    "A technical failure interrupted the work on my last request. Continue where it stopped. Do not repeat steps that are done; where "
+    "the outcome of a step is unknown, check it before you repeat the step. If no step was done yet, begin now."
+)
+"""The prompt of an attempt that resumes a session; `docs/guides/production/rate-limits.md` quotes it."""
 _seconds = number(0, maximum=LONGEST_SECONDS)
 
 

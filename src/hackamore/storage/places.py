@@ -20,7 +20,7 @@ import msgspec
 from hackamore.errors import AmbiguousSessionError, SessionNotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 __all__ = [
     "ConversationFile",
@@ -32,6 +32,7 @@ __all__ = [
     "conversation_files",
     "directory_of",
     "find_files",
+    "installed_cli",
     "is_session_id",
     "locate",
     "project_folders",
@@ -406,3 +407,11 @@ def find_files(prefix: str, *, project: StrPath | None = None, config_dir: StrPa
     if len(ids) > 1:
         raise AmbiguousSessionError(prefix, sorted(ids))
     return locate(ids.pop() if ids else prefix, project=project, config_dir=config_dir)
+
+
+def installed_cli(environment: Mapping[str, str], home: str) -> str | None:
+    """Return where `hackamore install-cli` puts the CLI: in `$XDG_DATA_HOME` or `~/.local/share`; None without both."""
+    folder = environment.get("XDG_DATA_HOME", "")
+    if not os.path.isabs(folder):
+        folder = os.path.join(home, ".local", "share") if os.path.isabs(home) else ""
+    return os.path.join(folder, "hackamore", "claude", "current", "claude") if folder else None

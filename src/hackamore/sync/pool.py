@@ -16,7 +16,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
-from hackamore._engine.session.readers import Inbox
+from hackamore._engine.session.readers import Inbox, Readers
 from hackamore.errors import (
     CLIExitedDuringInitError,
     ConversationInUseError,
@@ -35,7 +35,6 @@ from hackamore.options.bounds import checked_timeout
 from hackamore.options.observing import PoolObserver
 from hackamore.options.options import Options
 from hackamore.pool import core as jobs
-from hackamore.pool.audience import PooledReaders
 from hackamore.pool.core import REFILL_SECONDS, PoolCore, PoolLimits
 from hackamore.pool.differences import APPLIED, HARMLESS, changes, check_base, checked, split
 from hackamore.pool.events import ConversationHibernated, PoolWarned
@@ -315,7 +314,7 @@ class PoolRunner:
             self.seam.work(partial(end_orphan, job.process))
         for last in (False, True):
             options = self._options(job, resume)
-            life = SessionRunner(options, self._transport, PooledReaders)
+            life = SessionRunner(options, self._transport, Readers)
             with self.seam.lock:
                 slot.life = life
                 if slot.state is not State.STARTING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast, overload
 
 from hackamore._engine.protocol.log import one_line
 from hackamore._engine.queries.ending import TextDeltas
-from hackamore._engine.queries.outcomes import CollectResult, RunResult, with_output_type
+from hackamore._engine.queries.outcomes import CollectResult, RunResult
 from hackamore._engine.queries.plain import PlainQuery, deliver_warning, is_steered, warn_before_start, with_guards
 from hackamore._engine.queries.retrying import Attempts
 from hackamore.errors import (
@@ -642,7 +642,9 @@ def run(
     """
     with short_traceback:
         repeatable = transport is None or isinstance(transport, TransportSource)
-        attempts = Attempts(prompt, with_output_type(options, output_type), retry, check=check, reopened=repeatable)
+        attempts = Attempts(
+            prompt, (options or Options()).with_output_type(output_type), retry, check=check, reopened=repeatable
+        )
         return answered(
             attempts, output_type, lambda prompt, options: query(prompt, options, transport=transport).collect(), sleep
         )

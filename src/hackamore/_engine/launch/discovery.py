@@ -21,12 +21,13 @@ from hackamore.errors import (
     VersionDetectionError,
     escape_terminal,
 )
+from hackamore.storage.places import installed_cli
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 __all__ = [
-    "Found",
+    "FoundCLI",
     "MINIMUM_ONE_SHOT",
     "MINIMUM_SESSION",
     "VersionCache",
@@ -51,8 +52,13 @@ SYSTEM_PLACES: Sequence[str] = ("/usr/local/bin/claude", "/opt/homebrew/bin/clau
 """Places outside of the home folder, read at each search."""
 
 
-class Found(NamedTuple):
-    """The absolute path of a CLI, and how it was found."""
+class FoundCLI(NamedTuple):
+    """A Claude Code CLI on this machine.
+
+    Attributes:
+        path: its absolute path.
+        source: how it was found: by the option or variable of that name, in PATH, or in one of the other places.
+    """
 
     path: str
     source: Literal[
@@ -61,41 +67,46 @@ class Found(NamedTuple):
 
 
 def find_cli(
-    cli_path: str | os.PathLike[str] | None,
-    environment: Mapping[str, str],
+    cli_path: str | os.PathLike[str] | None = None,
+    environment: Mapping[str, str] | None = None,
     home: str | None = None,
     *,
     python_path: Sequence[str] | None = None,
     system_places: Sequence[str] | None = None,
-) -> Found:
-    """Return the Claude Code CLI to use.
+) -> FoundCLI:
+    """Find the Claude Code CLI that a query or session would start. Nothing is started.
 
     Args:
         cli_path: the option; it alone is looked at if it is set. A name without a slash is looked up in PATH.
-        environment: of this process; HACKAMORE_CLI_PATH, PATH and HOME are read.
-        home: the home folder; None means HOME.
+        environment: HACKAMORE_CLI_PATH, PATH and HOME are read; None means the variables of this process.
+        home: the home folder; None means HOME, or that of this user if HOME is not set.
         python_path: where installed Python packages are; None means `sys.path`.
-        system_places: absolute paths outside of the home folder to look at; None means `SYSTEM_PLACES`.
+        system_places: absolute paths outside of the home folder to look at; None means those of this platform.
+
+    Returns:
+        The path and how it was found.
 
     Raises:
         CLINotFoundError: none was found; `searched` lists the places.
         SpawnError: the path that was given is a folder, or is not executable.
     """
+    if environment is None:
+        environment, home = os.environ, home or os.path.expanduser("~")
     home = home or environment.get("HOME") or ""
     if not os.path.isabs(home):
         home = ""  # a relative one is the working directory, where nothing is looked for
     named = environment.get("HACKAMORE_CLI_PATH")
     if cli_path is not None and os.fspath(cli_path) != named:
-        return Found(_explicit(os.fspath(cli_path), "cli_path", environment, home), "cli_path")
+        return FoundCLI(_explicit(os.fspath(cli_path), "cli_path", environment, home), "cli_path")
     if named:  # `Options.load` reads the variable as well: an equal option comes from there
-        return Found(_explicit(named, "HACKAMORE_CLI_PATH", environment, home), "HACKAMORE_CLI_PATH")
+        return FoundCLI(_explicit(named, "HACKAMORE_CLI_PATH", environment, home), "HACKAMORE_CLI_PATH")
     searched: list[str] = []
     for candidate, source in _candidates(environment, home, python_path, system_places):
         if candidate in searched:
             continue
         searched.append(candidate)
         if _is_executable(candidate):
-            return Found(candidate, source)
+            return FoundCLI(candidate, source)
     raise CLINotFoundError(searched)
 
 
@@ -122,14 +133,6 @@ def _candidates(
         # `python -m` puts the working directory into sys.path, so only folders that installers write to count.
         if os.path.isabs(folder) and os.path.basename(os.path.normpath(folder)) in ("site-packages", "dist-packages"):
             yield os.path.join(folder, "claude_agent_sdk", "_bundled", _PROGRAM), "claude-agent-sdk"
-
-
-def installed_cli(environment: Mapping[str, str], home: str) -> str | None:
-    """Return where `hackamore install-cli` puts the CLI: in `$XDG_DATA_HOME` or `~/.local/share`; None without both."""
-    folder = environment.get("XDG_DATA_HOME", "")
-    if not os.path.isabs(folder):
-        folder = os.path.join(home, ".local", "share") if os.path.isabs(home) else ""
-    return os.path.join(folder, "hackamore", "claude", "current", _PROGRAM) if folder else None
 
 
 def _in_path(name: str, environment: Mapping[str, str]) -> Iterator[str]:

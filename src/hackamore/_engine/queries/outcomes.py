@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from hackamore._engine.queries.ending import last_text, partial_of
-from hackamore.checked.schemas import decode_output, schema_for
+from hackamore.checked.schemas import decode_output
 from hackamore.errors import Diagnostic, HackamoreError, OptionsError, ProcessError, SessionNotFoundError, StreamWarning
 from hackamore.messages import AssistantMessage, ResultError, TextBlock, ToolResultBlock, ToolUseBlock, UserMessage
-from hackamore.options.options import Options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hackamore.errors import DecodeError
     from hackamore.messages import Message, ResultMessage
+    from hackamore.options.options import Options
 
 T = TypeVar("T")
 
@@ -55,6 +55,38 @@ class CollectResult:
         """The last result, or None if there is none."""
         results = self.results
         return results[-1] if results else None
+
+    def run_result(self, output_type: Any = None, *, check: bool = True) -> RunResult[Any]:
+        """Make of it what `run` returns.
+
+        Args:
+            output_type: the type of the answer's `output`, if the CLI was given its schema; None keeps decoded JSON.
+            check: raise for an error result.
+
+        Returns:
+            The answer.
+
+        Raises:
+            HackamoreError: the stream's terminal error; `ResultError` for an error result (with `check`); `ProcessError` if there is
+                no result at all; `OutputError` if the structured output does not fit `output_type`.
+        """
+        output = None
+        try:
+            result = _result_of(self, check=check)
+            if not result.is_error or output_type is None:  # `check=False`: an error has no answer to read
+                output = decode_output(result, output_type, last_refusal(self.messages))
+        except HackamoreError as error:
+            error.partial = partial_of(self.messages, error.session_id)  # all messages, not only the last ones
+            error.session_id = error.partial.session_id
+            raise
+        return RunResult(
+            text=result.result or last_text(self.messages),  # an `error_...` subtype has no `result`
+            output=output,
+            messages=self.messages,
+            result=result,
+            warnings=self.warnings,
+            errors=self.errors,
+        )
 
     def __repr__(self) -> str:
         return (
@@ -130,18 +162,6 @@ class RunResult(Generic[T]):
         return markdown(self.text)
 
 
-def with_output_type(options: Options | None, output_type: Any) -> Options:
-    """Return the options with the JSON schema of `output_type`; raise OptionsError if there is none, or `output_format` is set as well."""
-    options = options if options is not None else Options()
-    if output_type is None:
-        return options
-    if options.output_format is not None:
-        raise OptionsError(
-            "`output_type` and the option `output_format` exclude each other: give one", field="output_format"
-        )
-    return options.replace(output_format={"type": "json_schema", "schema": schema_for(output_type)})
-
-
 def require_format(options: Options, output_type: Any) -> None:
     """Raise OptionsError for a typed answer of a session that was started without a schema."""
     if output_type is not None and options.output_format is None:
@@ -193,29 +213,3 @@ def _text_of(block: ToolResultBlock) -> str:
     if isinstance(block.content, str):
         return block.content
     return " ".join(part.text for part in block.content or () if isinstance(part, TextBlock))
-
-
-def conclude(collected: CollectResult, output_type: Any, *, check: bool) -> RunResult[Any]:
-    """Turn a finished stream into its answer.
-
-    Raises:
-        HackamoreError: the stream's terminal error; `ResultError` for an error result (with `check`); `ProcessError` if there is no
-            result at all; `OutputError` if the structured output does not fit `output_type`.
-    """
-    output = None
-    try:
-        result = _result_of(collected, check=check)
-        if not result.is_error or output_type is None:  # `check=False`: an error has no answer to read
-            output = decode_output(result, output_type, last_refusal(collected.messages))
-    except HackamoreError as error:
-        error.partial = partial_of(collected.messages, error.session_id)  # all messages, not only the last ones
-        error.session_id = error.partial.session_id
-        raise
-    return RunResult(
-        text=result.result or last_text(collected.messages),  # an `error_...` subtype has no `result`
-        output=output,
-        messages=collected.messages,
-        result=result,
-        warnings=collected.warnings,
-        errors=collected.errors,
-    )

@@ -6,27 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 from hackamore._engine.protocol.log import logger, one_line
 from hackamore._engine.queries.ending import partial_of
-from hackamore._engine.queries.outcomes import RunResult, conclude
 from hackamore._engine.queries.plain import deliver_warning
 from hackamore.errors import HackamoreError, OptionsError, SessionNotFoundError, StreamWarning
 from hackamore.messages import RateLimitedError, ResultError
 from hackamore.options.options import NO_SESSION
-from hackamore.options.retry import Retry, back_off
+from hackamore.options.retry import CONTINUE, Retry, back_off
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-    from hackamore._engine.queries.outcomes import CollectResult
+    from hackamore._engine.queries.outcomes import CollectResult, RunResult
     from hackamore.errors import DecodeError
     from hackamore.messages import Message
     from hackamore.options.options import Options
-
-CONTINUE = (
-    "A technical failure interrupted the work on my last request. Continue where it stopped. Do not repeat steps that are done; where "
-    "the outcome of a step is unknown, check it before you repeat the step. If no step was done yet, begin now."
-)
-"""The prompt of an attempt that resumes a session; `docs/guides/production/rate-limits.md` quotes it."""
 
 _LONGEST_REASON = 300
 
@@ -74,14 +67,14 @@ class Attempts:
         self._failures: list[str] = []
 
     def conclude(self, collected: CollectResult, output_type: Any, now: datetime) -> RunResult[Any]:
-        """Turn a finished stream into the answer; raise as `outcomes.conclude`, and with `check=False` an error to be tried again."""
+        """Turn a finished stream into the answer; raise as `run_result`, and with `check=False` an error to be tried again."""
         result = collected.result
         if not self._check and collected.terminal_error is None and result is not None and result.is_error:
             error = SessionNotFoundError.found_in(result.errors) or ResultError.of(result)
             if self._session_is_lost(error) or self._delay(error, now) is not None:
                 error.partial = partial_of(collected.messages, error.session_id)
                 raise error  # `check=False` returns only what another attempt cannot mend
-        answer = conclude(collected, output_type, check=self._check)
+        answer = collected.run_result(output_type, check=self._check)
         answer.messages[:0] = self._earlier
         answer.warnings[:0] = self._warnings
         answer.errors[:0] = self._bad_lines

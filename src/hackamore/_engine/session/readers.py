@@ -281,6 +281,7 @@ class Readers:
         self._limit = core.options.limits.buffered_bytes
         self._unread = Unread()
         self._slow = False
+        self.said: bool = False  # a prompt was sent: without one the CLI keeps no transcript
 
     def add(self, inbox: Inbox, *, events: bool) -> None:
         connection = self._core.connection
@@ -292,6 +293,7 @@ class Readers:
 
     def sent(self, turn: Progress) -> None:
         """Keep a turn, for as long as its user does."""
+        self.said = True
         turn.inbox.unread = self._unread
         self._turns[turn.id] = turn
 
@@ -374,6 +376,20 @@ class Readers:
         if kind == "finish":
             self._core.warn(did_not_exit(seconds, self._core.connection.background_tasks))
             self._core.ask_stop()
+
+    def dismiss(self, error: HackamoreError) -> None:
+        """End all turns and cursors: their holder returned the session. Open ones raise the error."""
+        for turn in list(self._turns.values()):
+            if not turn.over.is_set:
+                turn.end(error)
+        for inbox in list(self._messages):
+            inbox.end(error)
+        for inbox in list(self._events):
+            inbox.end()
+        self._unread = Unread()
+        self._turns.clear()
+        self._messages.clear()
+        self._events.clear()
 
     def ended(self, event: events.Ended) -> None:
         for inbox in list(self._messages):

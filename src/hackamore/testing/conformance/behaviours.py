@@ -8,7 +8,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from hackamore._engine.launch import MINIMUM_SESSION, CLIVersion
+from hackamore import MINIMUM_SESSION, CLIVersion, Options
 from hackamore.errors import ControlRejectedError, ControlTimeoutError
 from hackamore.hooks import HOOK_EVENTS, HookMatcher, HookOutput
 from hackamore.messages import AssistantMessage, InitMessage, ResultMessage, StreamEvent, ToolResultBlock, UserMessage
@@ -429,9 +429,8 @@ _ALWAYS = frozenset({"--print", "--output-format", "--verbose", "--input-format"
 
 def our_flags() -> set[str]:
     """Return every flag that an option can become."""
-    from hackamore._engine.launch.encode import ROWS
-
-    return {flag for option in ROWS for flag in re.findall(r"--[a-z][a-zA-Z-]*", option.row.becomes)} | _ALWAYS
+    rows = [field.row for field in Options.__fields__.values()]
+    return {flag for row in rows for flag in re.findall(r"--[a-z][a-zA-Z-]*", row.becomes)} | _ALWAYS
 
 
 def flags_of_help(text: str) -> set[str]:

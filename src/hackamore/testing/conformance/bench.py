@@ -20,6 +20,7 @@ from hackamore.testing.conformance.report import Failed
 from hackamore.testing.faults import with_faults
 from hackamore.testing.faults.flow import FrameStage, Item, Selection, Stage
 from hackamore.testing.model.environment import isolated_options
+from hackamore.transports.process.prepare import plan_for
 from hackamore.transports.process.short_runs import run_with_descendants
 
 if TYPE_CHECKING:
@@ -134,10 +135,7 @@ class Bench:
 
     def run(self, *arguments: str, seconds: float = 30.0) -> subprocess.CompletedProcess[bytes]:
         """Run the CLI with these arguments and no input; raise `Failed` if it does not end."""
-        from hackamore._engine.launch import build_plan
-
-        options = self.options()
-        plan = build_plan(options, prompt="-", cli_path=self.cli_path, session=False, base_environment={}, child_id="")
+        plan, _ = plan_for(self.options(), "-", self.cli_path)
         program = plan.argv[: plan.program_length]
         try:
             return run_with_descendants(

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hackamore._engine.launch import find_cli
+from hackamore import find_cli
 from hackamore.testing.conformance.bench import CLI_CHECKS, Bench, CLICheck
 from hackamore.testing.conformance.report import Failed, Finding, Report, Skipped, Status
 from hackamore.testing.errors import ScriptError
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Iterator, Sequence
 
 
@@ -44,7 +44,7 @@ def check_cli(
     """
     import hackamore.testing.conformance.behaviours  # noqa: F401 - adds the checks
 
-    found = find_cli(cli_path, os.environ, os.path.expanduser("~")).path
+    found = find_cli(cli_path).path
     report = Report(f"Claude Code CLI {found}")
     checks = [check for check in CLI_CHECKS if not only or check.name in only or check.group in only]
     with tempfile.TemporaryDirectory(prefix="hackamore-conformance-", ignore_cleanup_errors=True) as folder:

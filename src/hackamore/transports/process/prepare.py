@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from hackamore._engine.launch import (
     MINIMUM_ONE_SHOT,
@@ -22,6 +22,7 @@ from hackamore._engine.launch import (
     find_cli,
     fit,
 )
+from hackamore._engine.queries.prompts import steering_reasons
 from hackamore.transports.process.processes import CHILD_ID_VARIABLE
 from hackamore.transports.process.short_runs import ShortRun
 from hackamore.transports.process.spawn import spawn_error
@@ -81,8 +82,7 @@ class Preparation:
         environment = dict(os.environ)
         cli_path = self.program
         if self._find:
-            home = os.path.expanduser("~")
-            cli_path = find_cli(self.options.cli_path, environment, home).path
+            cli_path = find_cli(self.options.cli_path).path
         plan = build_plan(
             self.options,
             prompt=self._prompt,
@@ -95,11 +95,9 @@ class Preparation:
         self.warnings += plan.warnings
         if self._find and self.options.version_check != "skip":
             answer = self._version(cli_path, plan)
-            minimum = MINIMUM_SESSION if self._session else MINIMUM_ONE_SHOT
             if not self.cancelled:  # else no reader is left
-                self.warnings += check(answer, self.options.version_check, minimum)
-            if isinstance(answer, str) and (version := CLIVersion.parse(answer)) is not None:
-                plan = fit(plan, version)
+                plan, warnings = fitted(plan, answer, self.options.version_check, session=self._session)
+                self.warnings += warnings
         return plan
 
     def cancel(self) -> None:
@@ -115,6 +113,24 @@ class Preparation:
         if isinstance(answer, str):
             cache.put(cli_path, answer)
         return answer
+
+
+def plan_for(options: Options, prompt: str, cli_path: str) -> tuple[LaunchPlan, list[str]]:
+    """Return what would be started for a prompt, and the options for which it would be a session."""
+    reasons = steering_reasons(prompt, options)
+    one_shot = None if reasons else prompt
+    return build_plan(
+        options, prompt=one_shot, cli_path=cli_path, session=bool(reasons), base_environment=os.environ, child_id=""
+    ), reasons
+
+
+def fitted(
+    plan: LaunchPlan, answer: str | VersionFailure, policy: Literal["strict", "permissive", "skip"], *, session: bool
+) -> tuple[LaunchPlan, list[StreamWarning]]:
+    """Return the plan for a CLI that answered so to `--version`, and what to warn of; raise if the policy refuses the CLI."""
+    warnings = check(answer, policy, MINIMUM_SESSION if session else MINIMUM_ONE_SHOT)
+    version = CLIVersion.parse(answer) if isinstance(answer, str) else None
+    return plan if version is None else fit(plan, version), warnings
 
 
 def ask_version(plan: LaunchPlan, seconds: float | None, query: ShortRun) -> str | VersionFailure:

@@ -291,6 +291,25 @@ def test_keys_have_limits_of_their_own(shell: Shell) -> None:
 
 
 @shows("budgets.limits.keys")
+@pytest.mark.parametrize("value", ["YWNtZQ==", "a=b", "="])
+def test_the_limit_of_a_key_holds_for_a_value_with_an_equals_sign(shell: Shell, value: str) -> None:
+    """Base64 ends with it."""
+    budget = Budget(per={"tenant": 2 * REPLY, "tenant=big=1": 5.0}, prices=PRICES)
+    tenant = budget.keyed(tenant=value)
+
+    async def scenario() -> None:
+        assert tenant.remaining.usd == pytest.approx(2 * REPLY)
+        await shell.run("What is here?", Options(budget=tenant), transport=simulated())
+        with pytest.raises(BudgetExceededError) as raised:
+            await shell.run("What is here?", Options(budget=tenant), transport=simulated())
+        assert raised.value.key == f"tenant={value}"
+
+    shell.play(scenario)
+    assert budget.account(tenant=value).limit == Allowance(usd=2 * REPLY)
+    assert budget.account(tenant="big=1").limit == Allowance(usd=5.0)
+
+
+@shows("budgets.limits.keys")
 def test_prompts_inside_a_block_count_for_its_key(shell: Shell) -> None:
     budget = Budget(usd=math.inf, per={"tenant": 2 * REPLY, "user": None}, prices=PRICES)
     other = Budget(per={"tenant": 1.0})

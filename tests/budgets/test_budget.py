@@ -179,6 +179,28 @@ def test_work_that_no_prompt_started(shell: Shell) -> None:
 
 
 @shows("budgets.limits.background")
+def test_work_that_no_prompt_started_counts_for_the_keys_of_the_last_prompt(shell: Shell) -> None:
+    budget = Budget(usd=math.inf, per={"tenant": 2 * REPLY}, prices=PRICES)
+    script = Script().user().calls("Bash", {"command": "make", "run_in_background": True}).says("It runs.")
+    script.task_ends().calls("Bash", {"command": "ls"}, result="README.md").calls("Bash", {"command": "ls"}).says(
+        "Done."
+    )
+
+    async def scenario() -> None:
+        options: dict[str, Any] = {"hooks": HOOKS, "permission_mode": "bypassPermissions"}
+        async with session(shell, budget, SimulatedCLI(script), **options) as talk:
+            with budget.keyed(tenant="acme"):
+                await ask(talk)
+            await got(talk.wait_idle(timeout=patience(30)))
+            [spent] = [warning for warning in talk.warnings if warning.code == "BUDGET_SPENT"]
+            assert "The budget of 'tenant=acme' is spent" in str(spent)
+
+    shell.play(scenario)
+    assert budget.account(tenant="acme").spent == budget.spent
+    assert budget.spent.usd > 2 * REPLY
+
+
+@shows("budgets.limits.background")
 @pytest.mark.parametrize("hooks", [None, HOOKS], ids=["plain", "steered"])
 def test_a_query_ends_when_work_after_its_result_reaches_the_limit(shell: Shell, hooks: Any) -> None:
     budget = Budget(usd=2 * REPLY, prices=PRICES)
@@ -288,6 +310,25 @@ def test_keys_have_limits_of_their_own(shell: Shell) -> None:
     assert budget.account(tenant="acme").spent == Spend(0.0, 0)
     budget.reset()
     assert budget.spent == Spend(0.0, 0)
+
+
+@shows("budgets.limits.keys")
+@pytest.mark.parametrize("value", ["YWNtZQ==", "a=b", "="])
+def test_the_limit_of_a_key_holds_for_a_value_with_an_equals_sign(shell: Shell, value: str) -> None:
+    """Base64 ends with it."""
+    budget = Budget(per={"tenant": 2 * REPLY, "tenant=big=1": 5.0}, prices=PRICES)
+    tenant = budget.keyed(tenant=value)
+
+    async def scenario() -> None:
+        assert tenant.remaining.usd == pytest.approx(2 * REPLY)
+        await shell.run("What is here?", Options(budget=tenant), transport=simulated())
+        with pytest.raises(BudgetExceededError) as raised:
+            await shell.run("What is here?", Options(budget=tenant), transport=simulated())
+        assert raised.value.key == f"tenant={value}"
+
+    shell.play(scenario)
+    assert budget.account(tenant=value).limit == Allowance(usd=2 * REPLY)
+    assert budget.account(tenant="big=1").limit == Allowance(usd=5.0)
 
 
 @shows("budgets.limits.keys")

@@ -173,9 +173,7 @@ class Driver:
             self._watch.ended(self.error)
             self.ended.set()
             self.events.end()
-            while self._new:
-                if isinstance(left := self._new.popleft(), threading.Event):
-                    left.set()
+            self._refuse_new()  # also what came in the meantime
 
     def _fail(self, error: BaseException) -> None:
         if self.error is None:
@@ -499,6 +497,12 @@ class Driver:
         except JournalError:
             if self.error is None:
                 raise
+        self._refuse_new()
+
+    def _refuse_new(self) -> None:
         while self._new:
-            _, refuse = self._new.popleft()
-            refuse(self.error or RuntimeError("the fleet was shut down"))
+            new = self._new.popleft()
+            if isinstance(new, threading.Event):
+                new.set()
+            else:
+                new[1](self.error or RuntimeError("the fleet was shut down"))

@@ -28,7 +28,7 @@ LIMITS = {
     "floors": 12,
     "arrows": 156,
     "arrows up": 0,
-    "circles": 5,
+    "circles": 3,
     "circles across packages": 0,
     "inner imports": 9,
     "lines": 76_190,

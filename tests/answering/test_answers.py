@@ -33,7 +33,7 @@ class Asked:
             hooks={"PreToolUse": [HookMatcher(hooks=[callback], **matcher)]}, limits=Limits(inflight_callbacks=most)
         )
         self.core: SessionCore[Readers] = SessionCore(options, lambda function: function(), Readers)
-        self.core.connection.begin_start()
+        self.core.connection.state.begin_start()
         started = self.core.connection.send_initialize({})
         info = {"hook_on_failure_supported": True}
         response = {"subtype": "success", "request_id": started, "response": info}
@@ -58,12 +58,22 @@ class Asked:
     def jobs(self) -> Jobs:
         """Return jobs of their own in the same session, for kinds that the CLI did not ask for."""
         core = self.core
-        silence = TurnDeadlines(core.options.timeouts, core.deadlines, core.connection)
+        silence = TurnDeadlines(
+            core.options.timeouts, core.deadlines, core.connection.turns, core.connection.exchanges.in_flight
+        )
         reach = Reach(lambda: None)
         return Jobs(
             2,
             SessionParts(
-                core.connection, core.deadlines, silence.answered, core.warn, reach, core.post, core.log, None
+                core.connection,
+                core.connection.exchanges,
+                core.deadlines,
+                silence.answered,
+                core.warn,
+                reach,
+                core.post,
+                core.log,
+                None,
             ),
         )
 
@@ -318,7 +328,7 @@ class Questioned(Asked):
     def __init__(self, **callbacks: Any) -> None:
         options = Options(timeouts=Timeouts(permission=9.0), **callbacks)
         self.core = SessionCore(options, lambda function: function(), Readers)
-        self.core.connection.begin_start()
+        self.core.connection.state.begin_start()
         started = self.core.connection.send_initialize({})
         self.feed({"type": "control_response", "response": {"subtype": "success", "request_id": started}}, now=0.0)
         self.core.connection.data_to_send()

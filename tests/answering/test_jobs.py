@@ -20,7 +20,7 @@ def asked(callback: Callable[..., Any] = lambda asked, context: None) -> Session
         function()
 
     core = SessionCore(Options(hooks={"PreToolUse": [HookMatcher(hooks=[callback])]}), post, Readers)
-    core.connection.begin_start()
+    core.connection.state.begin_start()
     started = core.connection.send_initialize({})
     request = {"subtype": "hook_callback", "callback_id": "hook_0", "input": {"hook_event_name": "PreToolUse"}}
     for frame in (

@@ -42,7 +42,7 @@ class Served:
     def __init__(self, telemetry: Any = None, **servers: Any) -> None:
         options = Options(mcp_servers=servers, timeouts=Timeouts(mcp=6.0), telemetry=telemetry)
         self.core: SessionCore[Readers] = SessionCore(options, lambda function: function(), Readers)
-        self.core.connection.begin_start()
+        self.core.connection.state.begin_start()
         started = self.core.connection.send_initialize({})
         self.feed({"type": "control_response", "response": {"subtype": "success", "request_id": started}})
         self.core.connection.data_to_send()

@@ -327,7 +327,7 @@ def test_an_observer_ends_work_that_no_prompt_started() -> None:
         session.take({"type": "control_response", "response": {"subtype": "success", "request_id": each["id"]}})
     assert "request_ended" not in notes.names()  # these requests are not operations of the user
     assert not asked.flag.is_set
-    assert not session.core.connection.over
+    assert not session.core.connection.state.over
 
 
 def test_the_interrupt_of_a_stop_is_not_an_operation_of_the_user() -> None:
@@ -359,7 +359,7 @@ def test_an_observer_ends_work_of_a_query_that_no_prompt_started() -> None:
     error = TurnTimeoutError("turn", 1.0)
     observer.subject.end_turn(None, error)
     session.core.pump(session.now)
-    assert session.core.connection.terminal_error is error
+    assert session.core.connection.state.terminal_error is error
 
 
 def test_an_observer_ends_a_query() -> None:
@@ -370,7 +370,7 @@ def test_an_observer_ends_a_query() -> None:
     error = TurnTimeoutError("turn", 1.0)
     observer.subject.end_turn(turn_id, error)
     session.core.pump(session.now)
-    assert session.core.connection.terminal_error is error
+    assert session.core.connection.state.terminal_error is error
     assert notes.heard[-1] == ("ended", error, None)
 
 

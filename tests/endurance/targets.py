@@ -102,7 +102,7 @@ def connection(lines: list[bytes], random: Random) -> None:
     """Feed a connection; every request is answered once, and every exchange has ended at its end."""
     host = Connection(limits=STRICT if random.random() < 0.1 else PATIENT, random_bytes=counted_ids())
     asked = [host.send_initialize({"hooks": None})]
-    turns = [host.send_prompt("go") for _ in range(3)]
+    turns = [host.conversation.send_prompt("go") for _ in range(3)]
     received: Counter[str] = Counter()
     resolved: Counter[str] = Counter()
     answered: Counter[str] = Counter()
@@ -134,18 +134,18 @@ def connection(lines: list[bytes], random: Random) -> None:
         host.receive_data(json.dumps(confirmed).encode() + b"\n")
     for _ in range(3):
         try:
-            asked.append(host.send_request("mcp_status"))
+            asked.append(host.exchanges.send_request("mcp_status"))
         except HackamoreError:  # the limits of a strict connection
             break
     for data in chunks(with_ids(lines, turns, asked, random), random):
         host.receive_data(data)
         look()
-        for request in host.in_flight_requests[:3]:
+        for request in list(host.exchanges.in_flight)[:3]:
             match random.randrange(4):
                 case 0:
-                    host.send_response(request.request_id, {"a": 1})
+                    host.exchanges.send_response(request.request_id, {"a": 1})
                 case 1:
-                    host.send_error(request.request_id, "no")
+                    host.exchanges.send_error(request.request_id, "no")
                 case 2:
                     host.expire(request.request_id, 1.0)
                 case _:
@@ -155,10 +155,10 @@ def connection(lines: list[bytes], random: Random) -> None:
     host.receive_eof()
     host.process_exited(random.choice((0, 1, -9, None)))
     look()
-    require(over and host.over, "no end")
+    require(over and host.state.over, "no end")
     for name, counter in (("answer", answered), ("resolution", resolved), ("end of a turn", ended_turns)):
         require(max(counter.values(), default=0) <= 1, f"a second {name}", counter)
-    require(not host.in_flight_requests and not host.pending_requests and not host.turns.open, "an exchange is open")
+    require(not host.exchanges.in_flight and not host.exchanges.pending and not host.turns.open, "an exchange is open")
     require(set(ended_turns) >= set(turns), "a turn has not ended", turns, ended_turns)
 
 
@@ -190,7 +190,7 @@ def core(lines: list[bytes], random: Random) -> None:
     timeouts = Timeouts(turn=50, idle=20, hook=5, permission=5)
     session = SessionCore(Options(**options_with_callbacks(limits=limits, timeouts=timeouts)), posted.append, Readers)
     link, now = session.connection, 1_000.0
-    link.begin_start()
+    link.state.begin_start()
     request = link.send_initialize({})
     answer = {
         "subtype": "success",
@@ -215,8 +215,8 @@ def core(lines: list[bytes], random: Random) -> None:
     session.output_ended(now)
     session.process_gone(random.choice((0, 1, -9, None)), b"")
     session.pump(now)
-    require(link.over, "the session is not over", link.lifecycle)
-    require(not link.in_flight_requests and not link.pending_requests, "an exchange is open")
+    require(link.state.over, "the session is not over", link.state.lifecycle)
+    require(not link.exchanges.in_flight and not link.exchanges.pending, "an exchange is open")
     require(all(turn.state.over for turn in turns), "a turn has not ended", [turn.state for turn in turns])
 
 

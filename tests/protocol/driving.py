@@ -44,7 +44,7 @@ class Driver:
         connection: Connection | None = None,
     ) -> None:
         self.connection = connection or Connection()
-        self.connection.begin_start()
+        self.connection.state.begin_start()
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -82,7 +82,7 @@ class Driver:
         return next((e for e in self.of(events.RequestResolved) if e.request_id == request_id), None)
 
     def ask(self, subtype: str, **fields: Any) -> events.RequestResolved:
-        request_id = self.connection.send_request(subtype, fields)
+        request_id = self.connection.exchanges.send_request(subtype, fields)
         self.until(lambda: self.resolved(request_id) is not None)
         answer = self.resolved(request_id)
         assert answer is not None
@@ -96,13 +96,13 @@ class Driver:
             if condition():
                 return
             assert monotonic() < end, f"nothing of the kind within {seconds} s; last events: {self.events[-12:]}"
-            assert not self.connection.over, f"it ended: {self.events[-3:]}"
+            assert not self.connection.state.over, f"it ended: {self.events[-3:]}"
             self._move(end)
 
     def pause(self, seconds: float) -> None:
         """Move bytes for a while: for what must not happen."""
         end = monotonic() + seconds
-        while monotonic() < end and not self.connection.over:
+        while monotonic() < end and not self.connection.state.over:
             self._take()
             self._move(end)
         self._take()
@@ -111,7 +111,7 @@ class Driver:
         """Close the process's stdin."""
         assert self.process.stdin is not None
         self.process.stdin.close()
-        self.connection.input_was_closed()
+        self.connection.outbox.input_was_closed()
 
     def _take(self) -> None:
         assert self.process.stdin is not None
@@ -120,7 +120,7 @@ class Driver:
             if isinstance(event, events.RequestReceived) and event.subtype in self.answers:
                 answer = self.answers[event.subtype](event)
                 if answer is not None:
-                    self.connection.send_response(event.request_id, answer)
+                    self.connection.exchanges.send_response(event.request_id, answer)
         self.events += self.connection.events_received()
         if data := self.connection.data_to_send():
             self.sent += data

@@ -86,7 +86,7 @@ def test_an_answer_with_an_error_and_no_verdict_has_failed(said: str | None, fai
 @shows("control.operations.outer-id")
 def test_an_id_that_cannot_be_read_is_taken_from_outside() -> None:
     connection = ready()
-    request_id = connection.interrupt()
+    request_id = connection.exchanges.interrupt()
     response = {"subtype": "success", "request_id": 7, "response": {"still_queued": ["u"]}}
     [resolved] = answer(connection, response, request_id=request_id)
     assert isinstance(resolved, events.RequestResolved)
@@ -108,7 +108,7 @@ def test_an_id_that_cannot_be_read_is_taken_from_outside() -> None:
 def test_a_rejection_says_why_as_far_as_it_can_be_read(error: dict[str, Any], text: str) -> None:
     for code in ("c", 7):
         connection = ready()
-        request_id = connection.send_request("get_usage")
+        request_id = connection.exchanges.send_request("get_usage")
         response = {"subtype": "error", "request_id": request_id, "error_code": code, **error}
         [resolved] = answer(connection, response)
         assert isinstance(resolved, events.RequestResolved)
@@ -118,7 +118,7 @@ def test_a_rejection_says_why_as_far_as_it_can_be_read(error: dict[str, Any], te
 
 def test_an_error_that_is_not_json_is_shown_as_it_is() -> None:
     connection = ready()
-    request_id = connection.send_request("get_usage")
+    request_id = connection.exchanges.send_request("get_usage")
     inside = b'{"subtype":"error","request_id":"' + request_id.encode() + b'","error":"half \\ud800"}'
     [resolved] = answer(connection, inside)
     assert isinstance(resolved, events.RequestResolved)
@@ -133,9 +133,9 @@ def test_a_refused_start_says_why(inside: str | None) -> None:
     response = {"request_id": connection.send_initialize(), "error": {"code": 3}}
     happened = answer(connection, response if inside is None else {"subtype": inside, **response})
     assert isinstance(happened[-1], events.Ended)
-    assert isinstance(connection.terminal_error, InitializationError)
-    assert '{"code": 3}' in str(connection.terminal_error)
-    assert connection.lifecycle is SessionState.FAILED
+    assert isinstance(connection.state.terminal_error, InitializationError)
+    assert '{"code": 3}' in str(connection.state.terminal_error)
+    assert connection.state.lifecycle is SessionState.FAILED
 
 
 @shows("session.handshake.still-open")

@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 import pytest
 
 from hackamore._engine.protocol import events
-from hackamore._engine.protocol.connection import Connection, Role
+from hackamore._engine.protocol.connection import Connection
+from hackamore._engine.protocol.machines import Role
 from hackamore._engine.protocol.states.session import Ending, Handshake, SessionActivity, SessionState, TurnState
 from hackamore.errors import (
     CLIExitedDuringInitError,
@@ -65,7 +66,7 @@ class Host:
         self.feed({"type": "control_response", "response": response})
 
     def stage(self) -> SessionState:
-        return self.connection.lifecycle
+        return self.connection.state.lifecycle
 
     def take(self) -> list[dict[str, Any]]:
         """Return the frames that were written."""
@@ -116,9 +117,9 @@ MCP = {"server_name": "s", "message": {"jsonrpc": "2.0", "id": 7, "method": "too
 @shows("session.handshake.answer", "session.queueing.order")
 def test_the_handshake_and_what_waited_for_it_go_out_in_order() -> None:
     host = Host(ready=False)
-    host.connection.begin_start()
-    turn = host.connection.send_prompt("early")
-    request = host.connection.send_request("get_usage")
+    host.connection.state.begin_start()
+    turn = host.connection.conversation.send_prompt("early")
+    request = host.connection.exchanges.send_request("get_usage")
     host.initialize(hooks=None)
     [first] = host.take()
     assert first["request"] == {"subtype": "initialize", "hooks": None}
@@ -136,19 +137,19 @@ def test_the_handshake_and_what_waited_for_it_go_out_in_order() -> None:
 @shows("control.operations.ids")
 def test_request_ids_have_the_form_of_the_contract() -> None:
     host = Host()
-    assert re.fullmatch(r"req_2_[0-9a-f]{8}", host.connection.send_request("get_usage"))
+    assert re.fullmatch(r"req_2_[0-9a-f]{8}", host.connection.exchanges.send_request("get_usage"))
 
 
 @shows("session.handshake.implicit", "session.handshake.unconfirmed")
 def test_a_request_of_the_cli_confirms_implicitly() -> None:
     host = Host(ready=False)
     host.initialize()
-    host.connection.send_prompt("early")
+    host.connection.conversation.send_prompt("early")
     host.take()
     host.ask("m1", "mcp_message", **MCP)
     assert [frame["type"] for frame in host.take()] == ["user"]
     assert host.stage() is SessionState.INITIALIZING
-    assert host.connection.handshake is Handshake.IMPLICIT
+    assert host.connection.state.handshake is Handshake.IMPLICIT
     assert host.connection.expire(host.initialize_id, 60.0)
     [warning] = [event.warning for event in host.of(events.WarningRaised)]
     assert (warning.code, warning.context) == ("INIT_UNCONFIRMED", {"seconds": 60.0})
@@ -156,14 +157,14 @@ def test_a_request_of_the_cli_confirms_implicitly() -> None:
     assert [event.server_info for event in host.of(events.HandshakeCompleted)] == [None]
     assert host.stage() is SessionState.RUNNING
     host.answer(host.initialize_id, {})
-    assert host.connection.server_info is None
+    assert host.connection.conversation.server_info is None
 
 
 @shows("session.handshake.capabilities")
 def test_a_guard_that_needs_the_answer_holds_everything_back() -> None:
     host = Host(ready=False, hold_until_confirmed=True)
     host.initialize()
-    host.connection.send_prompt("early")
+    host.connection.conversation.send_prompt("early")
     host.take()
     host.ask("m1", "mcp_message", **MCP)
     assert host.take() == []
@@ -175,8 +176,8 @@ def test_a_guard_that_needs_the_answer_holds_everything_back() -> None:
 def test_an_error_answer_fails_the_start_and_all_that_waited() -> None:
     host = Host(ready=False)
     host.initialize()
-    turn = host.connection.send_prompt("early")
-    request = host.connection.send_request("get_usage")
+    turn = host.connection.conversation.send_prompt("early")
+    request = host.connection.exchanges.send_request("get_usage")
     host.refuse(host.initialize_id, "not with me")
     assert [type(event) for event in host.of(events.HandshakeFailed)] == [events.HandshakeFailed]
     [resolved] = host.of(events.RequestResolved)
@@ -187,7 +188,7 @@ def test_an_error_answer_fails_the_start_and_all_that_waited() -> None:
     assert host.stage() is SessionState.FAILED
     assert isinstance(host.events[-1], events.Ended)
     with pytest.raises(InitializationError):
-        host.connection.send_prompt("late")
+        host.connection.conversation.send_prompt("late")
 
 
 @shows("session.handshake.silence")
@@ -225,21 +226,24 @@ def test_a_cli_that_exits_during_the_start(frames: list[Any], stderr: bytes, exp
 def test_operations_have_a_bound_while_they_wait_and_prompts_do_not() -> None:
     host = Host(ready=False, limits=Limits(queued_operations=2))
     for _ in range(2):
-        host.connection.send_request("get_usage")
+        host.connection.exchanges.send_request("get_usage")
     with pytest.raises(InitQueueOverflowError) as caught:
-        host.connection.send_request("get_usage", operation="get_usage()")
+        host.connection.exchanges.send_request("get_usage", operation="get_usage()")
     assert (caught.value.operation, caught.value.count, caught.value.limit) == ("get_usage()", 2, 2)
     for _ in range(50):
-        host.connection.send_prompt("early")
+        host.connection.conversation.send_prompt("early")
 
 
 @shows("session.queueing.deadline")
 def test_what_waits_can_be_taken_back_or_expire_unsent() -> None:
     host = Host(ready=False)
-    given_up, expired = host.connection.send_request("get_usage"), host.connection.send_request("mcp_status")
-    turn = host.connection.send_prompt("early")
-    assert host.connection.cancel_request(given_up)
-    assert not host.connection.cancel_request(given_up)
+    given_up, expired = (
+        host.connection.exchanges.send_request("get_usage"),
+        host.connection.exchanges.send_request("mcp_status"),
+    )
+    turn = host.connection.conversation.send_prompt("early")
+    assert host.connection.exchanges.cancel_request(given_up)
+    assert not host.connection.exchanges.cancel_request(given_up)
     assert host.connection.expire(expired, 1.0)
     assert host.connection.expire_turn(turn)
     host.initialize()
@@ -292,7 +296,7 @@ def test_a_request_that_the_cli_still_has_open_and_that_cannot_be_read_is_refuse
 @shows("control.operations.outer-id", "control.operations.permissive")
 def test_answers_typed_empty_and_from_the_outer_id() -> None:
     host = Host()
-    first, second, third = (host.connection.send_request("interrupt") for _ in range(3))
+    first, second, third = (host.connection.exchanges.send_request("interrupt") for _ in range(3))
     host.answer(first, {"still_queued": ["u"], "new": 1})
     host.feed({"type": "control_response", "request_id": second, "response": {"subtype": "success"}})
     host.answer(third, None)
@@ -310,7 +314,7 @@ def test_answers_typed_empty_and_from_the_outer_id() -> None:
 @pytest.mark.parametrize("payload", [3, "x", [], {"still_queued": 3}, {"still_queued": [1]}])
 def test_an_answer_of_the_wrong_shape_is_still_a_success(payload: Any) -> None:
     host = Host()
-    request = host.connection.interrupt()
+    request = host.connection.exchanges.interrupt()
     host.answer(request, payload)
     [resolved] = host.of(events.RequestResolved)
     assert isinstance(resolved.result, InterruptReceipt)
@@ -322,7 +326,9 @@ def test_an_answer_of_the_wrong_shape_is_still_a_success(payload: Any) -> None:
 @pytest.mark.parametrize("error", ["no", {"message": "no"}, None, "half \ud800"])
 def test_a_rejection_is_an_error_with_its_code(error: Any) -> None:
     host = Host()
-    request = host.connection.send_request("set_permission_mode", {"mode": "x"}, operation="set_permission_mode()")
+    request = host.connection.exchanges.send_request(
+        "set_permission_mode", {"mode": "x"}, operation="set_permission_mode()"
+    )
     host.refuse(request, error, error_code="invalid_mode")
     [resolved] = host.of(events.RequestResolved)
     assert isinstance(resolved.error, ControlRejectedError)
@@ -332,44 +338,44 @@ def test_a_rejection_is_an_error_with_its_code(error: Any) -> None:
 @shows("control.operations.late-answers", "bad.two-answers")
 def test_late_unknown_repeated_and_shapeless_answers_are_for_nobody() -> None:
     host = Host()
-    request = host.connection.send_request("get_usage")
+    request = host.connection.exchanges.send_request("get_usage")
     host.connection.expire(request, 30.0)
     for request_id in (request, "never", "", None):
         host.answer(request_id)  # type: ignore[arg-type]
     host.feed({"type": "control_response"}, {"type": "control_response", "response": []})
     assert len(host.of(events.RequestResolved)) == 1
-    answered = host.connection.send_request("get_usage")
+    answered = host.connection.exchanges.send_request("get_usage")
     host.answer(answered)
     host.answer(answered)
     host.refuse(answered)
     assert len(host.of(events.RequestResolved)) == 2
-    assert not host.connection.over
+    assert not host.connection.state.over
 
 
 @shows("control.operations.too-many")
 def test_too_many_of_ours_are_refused_before_anything_is_written() -> None:
     host = Host(limits=Limits(pending_requests=2))
     for _ in range(2):
-        host.connection.send_request("get_usage")
+        host.connection.exchanges.send_request("get_usage")
     host.take()
     with pytest.raises(TooManyPendingRequestsError):
-        host.connection.send_request("get_usage")
+        host.connection.exchanges.send_request("get_usage")
     assert host.take() == []
-    host.connection.interrupt(internal=True)
+    host.connection.exchanges.interrupt(internal=True)
     assert len(host.take()) == 1
 
 
 def test_of_requests_for_whose_answers_nobody_waits_only_the_last_are_remembered() -> None:
     host = Host()
-    asked = [host.connection.send_request("mcp_message", MCP, internal=True) for _ in range(1_000)]
+    asked = [host.connection.exchanges.send_request("mcp_message", MCP, internal=True) for _ in range(1_000)]
     assert len(host.take()) == 1_000
-    assert [request.request_id for request in host.connection.pending_requests] == asked[-256:]
+    assert [request.request_id for request in host.connection.exchanges.pending] == asked[-256:]
     for request_id in asked:  # they may come all the same
         host.answer(request_id)
-    assert host.connection.pending_requests == ()
+    assert not host.connection.exchanges.pending
     assert host.of(events.RequestResolved) == []
-    assert host.connection.send_request("get_usage")
-    assert not host.connection.over
+    assert host.connection.exchanges.send_request("get_usage")
+    assert not host.connection.state.over
 
 
 @shows("session.turns.refused", "control.operations.not-sent")
@@ -386,17 +392,17 @@ def test_of_requests_for_whose_answers_nobody_waits_only_the_last_are_remembered
 def test_what_cannot_be_sent_leaves_no_trace(subtype: str, fields: Any, error: type[Exception]) -> None:
     host = Host()
     with pytest.raises(error):
-        host.connection.send_request(subtype, fields)
+        host.connection.exchanges.send_request(subtype, fields)
     with pytest.raises(ValueError, match="half a character"):
-        host.connection.send_prompt("half \ud800")
+        host.connection.conversation.send_prompt("half \ud800")
     assert host.take() == []
-    assert not host.connection.pending_requests
+    assert not host.connection.exchanges.pending
     assert not host.connection.turns.open
 
 
 def test_python_names_become_the_names_on_the_wire() -> None:
     host = Host()
-    host.connection.send_request("mcp_toggle", {"server_name": "s", "enabled": True, "more": None})
+    host.connection.exchanges.send_request("mcp_toggle", {"server_name": "s", "enabled": True, "more": None})
     [frame] = host.take()
     assert frame["request"] == {"subtype": "mcp_toggle", "serverName": "s", "enabled": True, "more": None}
 
@@ -415,14 +421,14 @@ def test_one_answer_and_bytes_are_copied_as_they_are() -> None:
         "hook_0",
     )
     with pytest.raises(ValueError, match="not JSON"):
-        host.connection.send_response("h", b"{")
+        host.connection.exchanges.send_response("h", b"{")
     with pytest.raises(ValueError, match="JSON cannot hold it"):
-        host.connection.send_response("h", {"a": object()})
-    assert host.connection.send_response("h", b'{"n":\n1e2}')
+        host.connection.exchanges.send_response("h", {"a": object()})
+    assert host.connection.exchanges.send_response("h", b'{"n":\n1e2}')
     assert b'"response":{"n": 1e2}' in host.connection.data_to_send()
-    assert not host.connection.send_response("h", {})
-    assert not host.connection.send_error("h", "late")
-    assert not host.connection.fail_request("h", "late")
+    assert not host.connection.exchanges.send_response("h", {})
+    assert not host.connection.exchanges.send_error("h", "late")
+    assert not host.connection.exchanges.fail_request("h", "late")
     assert not host.connection.expire("h")
     host.ask("h", "hook_callback", **HOOK)
     assert len(host.of(events.RequestReceived)) == 1
@@ -487,7 +493,7 @@ SAFE_ANSWERS: list[tuple[str, dict[str, Any], Any]] = [
 def test_the_safe_answer_of_each_request(subtype: str, fields: dict[str, Any], safe: Any) -> None:
     host = Host()
     host.ask("r", subtype, **fields)
-    assert host.connection.fail_request("r", "why")
+    assert host.connection.exchanges.fail_request("r", "why")
     [frame] = host.take()
     assert frame["response"] == {"subtype": "success", "request_id": "r", "response": safe}
 
@@ -497,7 +503,7 @@ def test_the_id_of_a_json_rpc_message_is_copied() -> None:
     host = Host()
     request = b'{"subtype":"mcp_message","server_name":"s","message":{"id":1e2,"method":"x"}}'
     host.feed(b'{"type":"control_request","request_id":"r","request":' + request + b"}")
-    host.connection.fail_request("r", "why")
+    host.connection.exchanges.fail_request("r", "why")
     assert b'"id":1e2' in host.connection.data_to_send()
 
 
@@ -550,19 +556,19 @@ def test_a_deadline_gives_the_safe_answer_and_a_cancellation_none() -> None:
 @shows("session.turns.messages", "session.turns.matching")
 def test_frames_belong_to_the_prompt_that_is_started() -> None:
     host = Host()
-    one, two = host.connection.send_prompt("1"), host.connection.send_prompt("2")
+    one, two = host.connection.conversation.send_prompt("1"), host.connection.conversation.send_prompt("2")
     host.feed(report(one, "queued"), report(one, "started"), report(two, "queued"), assistant(), result())
     host.feed(report(one, "completed"), assistant(), report(two, "started"), assistant(), result())
     assert host.whose() == [(one,), (), (two,)]
     assert host.whose(ResultMessage) == [(one,), (two,)]
     assert host.turn(one) == host.turn(two) == [TurnState.STARTED, TurnState.COMPLETED]
-    assert host.connection.session_id == "s1"
+    assert host.connection.state.session_id == "s1"
 
 
 @shows("session.turns.merged")
 def test_a_merged_prompt_is_over_with_the_result_and_not_with_the_report() -> None:
     host = Host()
-    one, two = host.connection.send_prompt("1"), host.connection.send_prompt("2")
+    one, two = host.connection.conversation.send_prompt("1"), host.connection.conversation.send_prompt("2")
     host.feed(report(one, "started"), assistant(), report(two, "queued"), report(two, "started"), assistant())
     host.feed(report(two, "completed"))
     assert host.turn(two) == [TurnState.STARTED]
@@ -575,7 +581,7 @@ def test_a_merged_prompt_is_over_with_the_result_and_not_with_the_report() -> No
 @shows("session.turns.states")
 def test_a_prompt_that_gets_no_result_is_over_when_the_cli_is_idle() -> None:
     host = Host()
-    ids = [host.connection.send_prompt(str(number)) for number in range(4)]
+    ids = [host.connection.conversation.send_prompt(str(number)) for number in range(4)]
     for turn_id, word in zip(ids, ["completed", "cancelled", "refused", ""], strict=True):
         host.feed(report(turn_id, "started"), report(turn_id, word))
     host.feed(session_state("idle"))
@@ -590,7 +596,7 @@ def test_a_prompt_that_gets_no_result_is_over_when_the_cli_is_idle() -> None:
 @shows("session.turns.states")
 def test_a_prompt_withdrawn_before_it_was_started_is_over_at_once() -> None:
     host = Host()
-    one, two = host.connection.send_prompt("1"), host.connection.send_prompt("2")
+    one, two = host.connection.conversation.send_prompt("1"), host.connection.conversation.send_prompt("2")
     host.feed(report(one, "queued"), report(one, "cancelled"), report(two, "refused"))
     assert (host.turn(one), host.turn(two)) == ([TurnState.INTERRUPTED], [TurnState.FAILED])
 
@@ -598,7 +604,7 @@ def test_a_prompt_withdrawn_before_it_was_started_is_over_at_once() -> None:
 @shows("session.turns.states")
 def test_results_tell_how_a_turn_ended() -> None:
     host = Host()
-    ids = [host.connection.send_prompt(str(number)) for number in range(3)]
+    ids = [host.connection.conversation.send_prompt(str(number)) for number in range(3)]
     for turn_id, more in zip(
         ids,
         [{}, {"is_error": True, "terminal_reason": "aborted_streaming"}, {"is_error": True, "terminal_reason": "x"}],
@@ -615,19 +621,19 @@ def test_results_tell_how_a_turn_ended() -> None:
 @shows("session.turns.in-order")
 def test_a_cli_that_reports_nothing_answers_in_the_order_of_sending() -> None:
     host = Host()
-    one, two = host.connection.send_prompt("1"), host.connection.send_prompt("2")
+    one, two = host.connection.conversation.send_prompt("1"), host.connection.conversation.send_prompt("2")
     for _ in range(2):
         host.feed({"type": "system", "subtype": "init"}, assistant(), {"type": "user"}, assistant(), result())
     host.feed(assistant(), result())
     assert host.whose() == [(one,), (one,), (two,), (two,), ()]
     assert host.whose(ResultMessage) == [(one,), (two,), ()]
-    assert host.connection.quiet
+    assert host.connection.conversation.quiet
 
 
 @shows("session.turns.matching")
 def test_a_cli_that_only_names_prompts_is_followed() -> None:
     host = Host()
-    one, two = host.connection.send_prompt("1"), host.connection.send_prompt("2")
+    one, two = host.connection.conversation.send_prompt("1"), host.connection.conversation.send_prompt("2")
     host.feed(assistant(user_message_uuid=two), assistant(), result(user_message_uuids=[two]))
     host.feed(assistant(user_message_uuids=[one]), result())
     assert host.whose() == [(two,), (two,), (one,)]
@@ -637,9 +643,9 @@ def test_a_cli_that_only_names_prompts_is_followed() -> None:
 @shows("session.turns.nobodys")
 def test_a_turn_that_the_cli_starts_by_itself_is_nobodys() -> None:
     host = Host()
-    one = host.connection.send_prompt("1")
+    one = host.connection.conversation.send_prompt("1")
     host.feed(report(one, "started"), result(), report(one, "completed"))
-    two = host.connection.send_prompt("2")
+    two = host.connection.conversation.send_prompt("2")
     host.feed(report(two, "queued"), {"type": "system", "subtype": "init"}, assistant(), result())
     assert host.whose() == [()]
     assert two in host.connection.turns
@@ -648,7 +654,7 @@ def test_a_turn_that_the_cli_starts_by_itself_is_nobodys() -> None:
 @shows("session.turns.in-order")
 def test_a_cli_that_will_report_is_not_taken_for_one_that_answers_in_order() -> None:
     host = Host()
-    turn = host.connection.send_prompt("1")
+    turn = host.connection.conversation.send_prompt("1")
     host.feed({"type": "system", "subtype": "init", "capabilities": ["msg_lifecycle_v1"]}, assistant(), result())
     assert host.whose() == host.whose(ResultMessage) == [()]
     assert turn in host.connection.turns
@@ -656,17 +662,17 @@ def test_a_cli_that_will_report_is_not_taken_for_one_that_answers_in_order() -> 
 
 def test_a_prompt_may_have_an_id_of_its_own_once() -> None:
     host = Host()
-    assert host.connection.send_prompt("1", turn_id="mine", fields={"priority": "now"}) == "mine"
+    assert host.connection.conversation.send_prompt("1", turn_id="mine", fields={"priority": "now"}) == "mine"
     [frame] = host.take()
     assert (frame["uuid"], frame["priority"]) == ("mine", "now")
     with pytest.raises(ValueError, match="open already"):
-        host.connection.send_prompt("2", turn_id="mine")
+        host.connection.conversation.send_prompt("2", turn_id="mine")
 
 
 @shows("session.deadlines.kinds")
 def test_a_deadline_of_a_turn_interrupts_or_withdraws_it() -> None:
     host = Host()
-    one, two = host.connection.send_prompt("1"), host.connection.send_prompt("2")
+    one, two = host.connection.conversation.send_prompt("1"), host.connection.conversation.send_prompt("2")
     host.feed(report(one, "started"))
     host.take()
     assert host.connection.expire_turn(one)
@@ -676,9 +682,9 @@ def test_a_deadline_of_a_turn_interrupts_or_withdraws_it() -> None:
         {"subtype": "interrupt"},
         {"subtype": "cancel_async_message", "message_uuid": two},
     ]
-    for request in host.connection.pending_requests:
+    for request in host.connection.exchanges.pending:
         host.answer(request.request_id, {})
-    assert not host.connection.pending_requests
+    assert not host.connection.exchanges.pending
     assert not host.of(events.RequestResolved)
 
 
@@ -697,22 +703,22 @@ def test_frames_that_we_asked_for_are_not_delivered() -> None:
 @shows("session.idle.follow-up")
 def test_input_waits_for_the_background_and_for_what_follows_it() -> None:
     host = Host()
-    turn = host.connection.send_prompt("1")
-    host.connection.close_input()
+    turn = host.connection.conversation.send_prompt("1")
+    host.connection.outbox.close_input()
     with pytest.raises(SessionClosedError):
-        host.connection.send_prompt("2")
+        host.connection.conversation.send_prompt("2")
     host.feed(session_state("running"), report(turn, "started"), tasks("t"), result(), session_state("idle"))
-    assert not host.connection.quiet
+    assert not host.connection.conversation.quiet
     notification = {"type": "system", "subtype": "task_notification", "task_id": "t", "status": "completed"}
     host.feed(notification, tasks())
-    assert host.connection.unsettled
-    assert not host.connection.quiet
+    assert host.connection.conversation.unsettled
+    assert not host.connection.conversation.quiet
     host.feed(session_state("running"))
     host.ask("h", "hook_callback", **HOOK)
     host.feed(session_state("idle"))
-    assert host.connection.quiet
+    assert host.connection.conversation.quiet
     assert not host.connection.input_may_close
-    host.connection.send_response("h", {})
+    host.connection.exchanges.send_response("h", {})
     assert host.connection.input_may_close
     assert [len(event.tasks) for event in host.of(events.BackgroundTasksChanged)] == [1, 0]
 
@@ -721,9 +727,9 @@ def test_input_waits_for_the_background_and_for_what_follows_it() -> None:
 def test_silence_after_the_background_ends_with_settle() -> None:
     host = Host()
     host.feed(session_state("idle"), {"type": "system", "subtype": "task_notification", "task_id": "t"})
-    host.connection.close_input()
+    host.connection.outbox.close_input()
     assert not host.connection.input_may_close
-    host.connection.settle()
+    host.connection.conversation.settle()
     assert host.connection.input_may_close
 
 
@@ -731,12 +737,12 @@ def test_silence_after_the_background_ends_with_settle() -> None:
 def test_ambient_tasks_keep_nobody_waiting() -> None:
     host = Host()
     host.feed(session_state("idle"), tasks("t", ambient=True))
-    assert host.connection.background_tasks
-    assert host.connection.quiet
-    assert not host.connection.at_work
+    assert host.connection.conversation.background_tasks
+    assert host.connection.conversation.quiet
+    assert not host.connection.conversation.at_work
     host.feed({"type": "system", "subtype": "task_notification", "task_id": "t", "ambient": True})
-    assert not host.connection.background_tasks
-    assert host.connection.quiet
+    assert not host.connection.conversation.background_tasks
+    assert host.connection.conversation.quiet
 
 
 # -- lines ------------------------------------------------------------------------------------------------------------
@@ -746,10 +752,10 @@ def test_ambient_tasks_keep_nobody_waiting() -> None:
 def test_bad_lines_are_told_and_five_in_a_row_are_the_end() -> None:
     host = Host()
     host.feed(b"x", b"y", assistant(), b"1", b"2", b"3", b"4")
-    assert not host.connection.over
+    assert not host.connection.state.over
     host.feed(b" ", b"5", b"6")
     assert len(host.of(events.BadLine)) == 7
-    assert isinstance(host.connection.terminal_error, DecodeErrorLimitError)
+    assert isinstance(host.connection.state.terminal_error, DecodeErrorLimitError)
     assert host.stage() is SessionState.FAILED
     host.connection.process_exited(0)
     assert len(host.of(events.Ended)) == 1
@@ -780,7 +786,7 @@ def test_what_is_left_at_the_end_counts_if_it_is_a_line() -> None:
 
 def busy() -> tuple[Host, str, str]:
     host = Host()
-    turn, request = host.connection.send_prompt("1"), host.connection.send_request("get_usage")
+    turn, request = host.connection.conversation.send_prompt("1"), host.connection.exchanges.send_request("get_usage")
     host.ask("h", "hook_callback", **HOOK)
     host.take()
     return host, turn, request
@@ -794,9 +800,9 @@ def test_a_death_wakes_everybody_once_with_code_and_stderr(eof_first: bool, exit
     if eof_first:
         host.connection.receive_eof()
         with pytest.raises(SessionClosedError):
-            host.connection.send_prompt("2")
+            host.connection.conversation.send_prompt("2")
     host.connection.process_exited(exit_code, b"killed by a bug")
-    assert host.connection.over is eof_first
+    assert host.connection.state.over is eof_first
     host.connection.receive_eof()
     [resolved] = host.of(events.RequestResolved)
     assert resolved.request_id == request
@@ -810,7 +816,7 @@ def test_a_death_wakes_everybody_once_with_code_and_stderr(eof_first: bool, exit
     assert death.error is not resolved.error, "each waiter raises an error of its own"
     assert isinstance(host.events[-1], events.Ended)
     assert host.events[-1].ending is Ending.FAILED
-    assert not host.connection.send_response("h", {})
+    assert not host.connection.exchanges.send_response("h", {})
     assert host.connection.data_to_send() == b""
 
 
@@ -830,8 +836,8 @@ def test_how_a_session_without_open_prompts_ends(frames: list[Any], exit_code: i
     host.feed(*frames)
     host.connection.receive_eof()
     host.connection.process_exited(exit_code)
-    assert host.connection.ending is ending
-    assert (host.connection.terminal_error is None) is (ending is Ending.COMPLETED)
+    assert host.connection.state.ending is ending
+    assert (host.connection.state.terminal_error is None) is (ending is Ending.COMPLETED)
 
 
 @shows("callbacks.stopping")
@@ -847,20 +853,20 @@ def test_stopping_answers_safely_wakes_waiters_and_lets_the_turn_end() -> None:
     assert resolved.error.expected
     assert resolved.request_id == request
     with pytest.raises(SessionClosedError):
-        host.connection.send_prompt("2")
+        host.connection.conversation.send_prompt("2")
     with pytest.raises(SessionClosedError):
-        host.connection.send_request("get_usage")
+        host.connection.exchanges.send_request("get_usage")
     host.ask("m", "mcp_message", **MCP)
     assert host.take()[0]["response"]["response"]["mcp_response"]["error"]["code"] == -32603
-    host.connection.interrupt(internal=True)
+    host.connection.exchanges.interrupt(internal=True)
     assert host.take()[0]["request"] == {"subtype": "interrupt"}
     host.feed(result(user_message_uuid=turn, is_error=True, terminal_reason="aborted_tools"))
     assert host.turn(turn) == [TurnState.INTERRUPTED]
-    host.connection.input_was_closed()
+    host.connection.outbox.input_was_closed()
     host.connection.process_exited(143)
     host.connection.receive_eof()
-    assert (host.connection.ending, host.connection.lifecycle) == (Ending.STOPPED, SessionState.STOPPED)
-    assert host.connection.terminal_error is None
+    assert (host.connection.state.ending, host.connection.state.lifecycle) == (Ending.STOPPED, SessionState.STOPPED)
+    assert host.connection.state.terminal_error is None
     host.connection.begin_stop()
 
 
@@ -868,11 +874,11 @@ def test_stopping_answers_safely_wakes_waiters_and_lets_the_turn_end() -> None:
 def test_stopping_at_every_moment_of_the_start() -> None:
     never = Host(ready=False)
     never.connection.begin_stop()
-    assert never.connection.ending is Ending.STOPPED
+    assert never.connection.state.ending is Ending.STOPPED
     for initialized in (False, True):
         host = Host(ready=False)
-        host.connection.begin_start()
-        turn = host.connection.send_prompt("early")
+        host.connection.state.begin_start()
+        turn = host.connection.conversation.send_prompt("early")
         if initialized:
             host.initialize()
         host.connection.begin_stop()
@@ -882,7 +888,7 @@ def test_stopping_at_every_moment_of_the_start() -> None:
         host.connection.receive_eof()
         host.connection.process_exited(0)
         assert len(host.of(events.HandshakeFailed)) == 1
-        assert host.connection.ending is Ending.STOPPED
+        assert host.connection.state.ending is Ending.STOPPED
 
 
 def test_a_shell_that_gives_up_says_why_to_all() -> None:
@@ -890,7 +896,7 @@ def test_a_shell_that_gives_up_says_why_to_all() -> None:
     host.connection.fail(SlowConsumerError(65, 64))
     [resolved] = host.of(events.RequestResolved)
     assert isinstance(resolved.error, SlowConsumerError)
-    assert isinstance(host.connection.terminal_error, SlowConsumerError)
+    assert isinstance(host.connection.state.terminal_error, SlowConsumerError)
     host.feed(assistant())
     assert not host.whose()
 
@@ -898,11 +904,11 @@ def test_a_shell_that_gives_up_says_why_to_all() -> None:
 @shows("process.writes")
 def test_a_peer_that_stops_reading_gets_nothing_more_and_its_death_resolves_the_rest() -> None:
     host, turn, _ = busy()
-    host.connection.input_broke()
-    assert not host.connection.send_response("h", {})
+    host.connection.outbox.input_broke()
+    assert not host.connection.exchanges.send_response("h", {})
     assert host.connection.data_to_send() == b""
     with pytest.raises(SessionClosedError):
-        host.connection.send_prompt("2")
+        host.connection.conversation.send_prompt("2")
     assert not host.connection.expire_turn(turn)
     host.connection.receive_eof()
     host.connection.process_exited(1)
@@ -930,15 +936,15 @@ def test_a_refused_prompt_says_why_and_whether_the_program_asked_for_it(how: str
             host.connection.receive_eof()
             host.connection.process_exited(0, b"some words")
         case "closing":
-            host.connection.close_input()
+            host.connection.outbox.close_input()
         case "closed":
-            host.connection.input_was_closed()
+            host.connection.outbox.input_was_closed()
         case "broken":
-            host.connection.input_broke()
+            host.connection.outbox.input_broke()
         case _:
             host.connection.receive_eof()
     with pytest.raises(SessionClosedError) as refused:
-        host.connection.send_prompt("late")
+        host.connection.conversation.send_prompt("late")
     error = refused.value
     assert (error.expected, error.reason, error.session_id) == (expected, reason, "s1")
     if how == "completed":
@@ -949,10 +955,10 @@ def test_a_refused_prompt_says_why_and_whether_the_program_asked_for_it(how: str
 def test_the_answer_to_an_interrupt_is_reported_if_a_caller_waits_for_it(internal: bool) -> None:
     host = Host()
     more = {"internal": True} if internal else {}
-    request = host.connection.interrupt(cancel_queued=internal, **more)
+    request = host.connection.exchanges.interrupt(cancel_queued=internal, **more)
     [frame] = host.take()
     assert frame["request"] == {"subtype": "interrupt", **({"cancel_queued": True} if internal else {})}
-    assert [waiting.internal for waiting in host.connection.pending_requests] == [internal]
+    assert [waiting.internal for waiting in host.connection.exchanges.pending] == [internal]
     host.answer(request, {"still_queued": []})
     resolved = [(event.request_id, event.operation) for event in host.of(events.RequestResolved)]
     assert resolved == ([] if internal else [(request, "interrupt")])
@@ -965,14 +971,14 @@ def test_the_other_role_sees_prompts_and_requests() -> None:
     host = Host(ready=False)
     cli = Connection(Role.CLI)
     host.initialize()
-    host.connection.send_prompt("hello")
+    host.connection.conversation.send_prompt("hello")
     cli.receive_data(host.connection.data_to_send())
     [initialize] = cli.events_received()
     assert isinstance(initialize, events.RequestReceived)
     assert initialize.subtype == "initialize"
-    cli.send_request("hook_callback", HOOK)
-    cli.send_response(initialize.request_id, {})
-    assert cli.handshake is Handshake.CONFIRMED
+    cli.exchanges.send_request("hook_callback", HOOK)
+    cli.exchanges.send_response(initialize.request_id, {})
+    assert cli.state.handshake is Handshake.CONFIRMED
     host.connection.receive_data(cli.data_to_send())
     cli.receive_data(host.connection.data_to_send() + b'{"type":"control_request","request_id":"x","request":{}}\n')
     [prompt] = cli.events_received()
@@ -980,10 +986,10 @@ def test_the_other_role_sees_prompts_and_requests() -> None:
     assert prompt.message.content == "hello"
     assert (prompt.uuid or "") in host.connection.turns
     with pytest.raises(ValueError, match="an object"):
-        cli.send_message(b"[]")
+        cli.outbox.send_message(b"[]")
     cli.receive_eof()
     assert [type(event) for event in cli.events_received()] == [events.RequestResolved]
-    cli.send_message(result())
+    cli.outbox.send_message(result())
     assert cli.data_to_send()
     cli.process_exited(0)
     assert [type(event) for event in cli.events_received()] == [events.Ended]

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from hackamore._engine.protocol import events
-from hackamore._engine.protocol.connection import Connection, Role
+from hackamore._engine.protocol.connection import Connection
+from hackamore._engine.protocol.machines import Role
 from hackamore._engine.protocol.states.session import Handshake, SessionState
 from hackamore.errors import HackamoreError, SlowConsumerError
 from hackamore.options.bounds import Limits
@@ -167,7 +168,7 @@ class HostMachine(RuleBasedStateMachine):
     @rule()
     def initialize(self) -> None:
         connection = self.connection
-        if connection.handshake is Handshake.UNSENT and connection.lifecycle in (
+        if connection.state.handshake is Handshake.UNSENT and connection.state.lifecycle in (
             SessionState.NEW,
             SessionState.STARTING,
         ):
@@ -178,37 +179,37 @@ class HostMachine(RuleBasedStateMachine):
     @rule(content=st.text(max_size=5))
     def prompt(self, content: str) -> None:
         with contextlib.suppress(HackamoreError, ValueError):
-            self.prompts.add(self.connection.send_prompt(content))
+            self.prompts.add(self.connection.conversation.send_prompt(content))
 
     @rule(subtype=st.sampled_from(["get_usage", "mcp_status", "new"]))
     def request(self, subtype: str) -> None:
         with contextlib.suppress(HackamoreError):
-            self.asked.add(self.connection.send_request(subtype))
+            self.asked.add(self.connection.exchanges.send_request(subtype))
 
     @rule()
     def interrupt(self) -> None:
         with contextlib.suppress(HackamoreError):
-            self.asked.add(self.connection.interrupt())
+            self.asked.add(self.connection.exchanges.interrupt())
 
     @rule(data=st.data(), how=st.sampled_from(["response", "raw", "error", "fail", "expire"]))
     def answer(self, data: st.DataObject, how: str) -> None:
         request_id = data.draw(st.sampled_from([*sorted(self.received), "never"]))
         match how:
             case "response":
-                self.connection.send_response(request_id, {"a": 1})
+                self.connection.exchanges.send_response(request_id, {"a": 1})
             case "raw":
-                self.connection.send_response(request_id, b'{"n":\n1e2}')
+                self.connection.exchanges.send_response(request_id, b'{"n":\n1e2}')
             case "error":
-                self.connection.send_error(request_id, "no \ud800")
+                self.connection.exchanges.send_error(request_id, "no \ud800")
             case "fail":
-                self.connection.fail_request(request_id, "no")
+                self.connection.exchanges.fail_request(request_id, "no")
             case _:
                 self.connection.expire(request_id, 1.0)
 
     @rule(data=st.data(), give_up=st.booleans())
     def expire(self, data: st.DataObject, give_up: bool) -> None:
         request_id = data.draw(st.sampled_from([*sorted(self.asked), "never"]))
-        if give_up and self.connection.cancel_request(request_id):
+        if give_up and self.connection.exchanges.cancel_request(request_id):
             self.given_up.add(request_id)
         else:
             self.connection.expire(request_id, 1.0)
@@ -221,7 +222,7 @@ class HostMachine(RuleBasedStateMachine):
 
     @rule()
     def settle(self) -> None:
-        self.connection.settle()
+        self.connection.conversation.settle()
 
     # -- how it ends: rare, or nothing else would be seen --
 
@@ -229,14 +230,14 @@ class HostMachine(RuleBasedStateMachine):
     def ending(self, what: str) -> None:
         connection = self.connection
         match what:
-            case "start" if connection.lifecycle is SessionState.NEW:
-                connection.begin_start()
+            case "start" if connection.state.lifecycle is SessionState.NEW:
+                connection.state.begin_start()
             case "finish":
-                connection.close_input()
-            case "closed" if connection.input_may_close or connection.lifecycle is SessionState.STOPPING:
-                connection.input_was_closed()
+                connection.outbox.close_input()
+            case "closed" if connection.input_may_close or connection.state.lifecycle is SessionState.STOPPING:
+                connection.outbox.input_was_closed()
             case "broke":
-                connection.input_broke()
+                connection.outbox.input_broke()
             case "stop":
                 connection.begin_stop()
             case "eof":
@@ -291,35 +292,35 @@ class HostMachine(RuleBasedStateMachine):
         assert self.handshakes <= 1
         assert not set(self.resolved) & self.given_up
         assert set(self.taken_back) <= self.received
-        open_now = {request.request_id for request in connection.in_flight_requests}
+        open_now = {request.request_id for request in connection.exchanges.in_flight}
         assert open_now <= self.received
         assert not open_now & (set(self.answered) | set(self.taken_back))
-        assert connection.over is self.ended
+        assert connection.state.over is self.ended
         if connection.input_may_close:
             assert not self.prompts - {turn for turn, count in self.ended_turns.items() if count}
             assert not open_now
-        if connection.over:
+        if connection.state.over:
             self.nothing_is_open()
 
     def nothing_is_open(self) -> None:
         connection = self.connection
-        assert not connection.in_flight_requests
-        assert not connection.pending_requests
+        assert not connection.exchanges.in_flight
+        assert not connection.exchanges.pending
         assert not connection.turns.open
         assert not connection.data_to_send()
-        assert connection.lifecycle in (SessionState.STOPPED, SessionState.FAILED)
+        assert connection.state.lifecycle in (SessionState.STOPPED, SessionState.FAILED)
         assert {turn for turn, count in self.ended_turns.items() if count} == self.prompts
         assert set(self.resolved) | self.given_up | {self.initialize_id} >= self.asked
-        assert self.handshakes == 1 or (connection.lifecycle is SessionState.STOPPED and not self.asked)
+        assert self.handshakes == 1 or (connection.state.lifecycle is SessionState.STOPPED and not self.asked)
         with contextlib.suppress(HackamoreError):
-            connection.send_prompt("too late")
+            connection.conversation.send_prompt("too late")
             raise AssertionError("a prompt was accepted after the end")
 
     def teardown(self) -> None:
         self.connection.process_exited(0)
         self.connection.receive_eof()
         self.take()
-        assert self.connection.over
+        assert self.connection.state.over
         self.nothing_is_open()
 
 
@@ -350,13 +351,13 @@ TestHost = shows("bad.random")(HostMachine.TestCase)
 @settings(max_examples=examples(300))
 def test_whatever_a_host_sends_the_other_role_goes_on(frames: list[bytes], pieces: int, when: int) -> None:
     cli = Connection(Role.CLI, limits=LIMITS)
-    mine = cli.send_request("hook_callback", {"callback_id": "hook_0", "input": {}})
+    mine = cli.exchanges.send_request("hook_callback", {"callback_id": "hook_0", "input": {}})
     data = b"\n".join(frames) + b"\n"
     for number, start in enumerate(range(0, len(data), pieces)):
         cli.receive_data(data[start : start + pieces])
         if number == when:
-            for request in cli.in_flight_requests:
-                cli.send_error(request.request_id, "no")
+            for request in cli.exchanges.in_flight:
+                cli.exchanges.send_error(request.request_id, "no")
     written = cli.data_to_send()
     cli.receive_eof()
     cli.process_exited(0)
@@ -371,8 +372,8 @@ def test_whatever_a_host_sends_the_other_role_goes_on(frames: list[bytes], piece
         if frame["type"] == "control_response"
     )
     assert max(answered.values(), default=1) == 1
-    assert not cli.in_flight_requests
-    assert not cli.pending_requests
+    assert not cli.exchanges.in_flight
+    assert not cli.exchanges.pending
 
 
 class PairMachine(RuleBasedStateMachine):
@@ -416,65 +417,65 @@ class PairMachine(RuleBasedStateMachine):
 
     @rule(content=st.text(max_size=10))
     def prompt(self, content: str) -> None:
-        self.host_prompts.append(self.host.send_prompt(content))
+        self.host_prompts.append(self.host.conversation.send_prompt(content))
 
     @rule(subtype=st.sampled_from(["get_usage", "mcp_status", "get_settings"]))
     def host_asks(self, subtype: str) -> None:
         with contextlib.suppress(HackamoreError):
-            self.host.send_request(subtype)
+            self.host.exchanges.send_request(subtype)
 
     @rule(which=st.booleans())
     def cli_asks(self, which: bool) -> None:
         fields = {"callback_id": "hook_0", "input": {}} if which else {"tool_name": "Bash", "input": {"x": 1e2}}
         with contextlib.suppress(HackamoreError):
-            self.cli.send_request("hook_callback" if which else "can_use_tool", fields)
+            self.cli.exchanges.send_request("hook_callback" if which else "can_use_tool", fields)
 
     @rule(data=st.data(), which=st.booleans(), good=st.booleans())
     def answer(self, data: st.DataObject, which: bool, good: bool) -> None:
         connection = self.host if which else self.cli
-        open_now = [request.request_id for request in connection.in_flight_requests]
+        open_now = [request.request_id for request in connection.exchanges.in_flight]
         if not open_now:
             return
         request_id = data.draw(st.sampled_from(open_now))
         is_initialize = connection is self.cli and request_id == self.initialize_id
         if good or is_initialize:
-            assert connection.send_response(request_id, {"models": []})
+            assert connection.exchanges.send_response(request_id, {"models": []})
         else:
-            assert connection.send_error(request_id, "no")
+            assert connection.exchanges.send_error(request_id, "no")
 
     @rule(data=st.data())
     def cli_takes_back(self, data: st.DataObject) -> None:
-        mine = [request.request_id for request in self.cli.pending_requests]
+        mine = [request.request_id for request in self.cli.exchanges.pending]
         if mine:
-            self.cli.cancel_request(data.draw(st.sampled_from(mine)))
+            self.cli.exchanges.cancel_request(data.draw(st.sampled_from(mine)))
 
     @rule(data=st.data(), word=st.sampled_from(["queued", "started", "completed"]))
     def cli_reports(self, data: st.DataObject, word: str) -> None:
         if self.cli_prompts:
             uuid = data.draw(st.sampled_from(self.cli_prompts))
-            self.cli.send_message({"type": "command_lifecycle", "command_uuid": uuid, "state": word})
+            self.cli.outbox.send_message({"type": "command_lifecycle", "command_uuid": uuid, "state": word})
             if word == "completed":
-                self.cli.send_message({"type": "result", "subtype": "success", "user_message_uuids": [uuid]})
+                self.cli.outbox.send_message({"type": "result", "subtype": "success", "user_message_uuids": [uuid]})
 
     def teardown(self) -> None:
         self.everything_arrives()
         # Twice: the answer to `initialize` sets free what the host held back.
         for connection in (self.host, self.cli, self.host, self.cli):
-            for request in connection.in_flight_requests:
-                connection.send_response(request.request_id, {})
+            for request in connection.exchanges.in_flight:
+                connection.exchanges.send_response(request.request_id, {})
             self.everything_arrives()
-        assert not self.host.in_flight_requests
-        assert not self.cli.in_flight_requests
-        assert not self.host.pending_requests
-        assert not self.cli.pending_requests
-        assert self.host.handshake is self.cli.handshake is Handshake.CONFIRMED
+        assert not self.host.exchanges.in_flight
+        assert not self.cli.exchanges.in_flight
+        assert not self.host.exchanges.pending
+        assert not self.cli.exchanges.pending
+        assert self.host.state.handshake is self.cli.state.handshake is Handshake.CONFIRMED
         assert self.cli_prompts == self.host_prompts
         for uuid in self.cli_prompts:
-            self.cli.send_message({"type": "result", "subtype": "success", "user_message_uuid": uuid})
-        self.cli.send_message({"type": "system", "subtype": "session_state_changed", "state": "idle"})
+            self.cli.outbox.send_message({"type": "result", "subtype": "success", "user_message_uuid": uuid})
+        self.cli.outbox.send_message({"type": "system", "subtype": "session_state_changed", "state": "idle"})
         self.everything_arrives()
-        assert self.host.quiet
-        self.host.close_input()
+        assert self.host.conversation.quiet
+        self.host.outbox.close_input()
         assert self.host.input_may_close
         assert max(self.outcomes.values(), default=1) == 1
 

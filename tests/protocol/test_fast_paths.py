@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hackamore import Limits, Options
-from hackamore._engine.protocol.connection import PLAIN
+from hackamore._engine.protocol.conversation import PLAIN
 from hackamore._engine.protocol.framing import OversizedLine, _split
 from hackamore._engine.queries.plain import PlainQuery
 from hackamore.messages import AssistantMessage, Message, ResultMessage, StreamEvent, TextBlock, decode
@@ -89,7 +89,7 @@ def test_the_garbage_collector_is_spared_what_refers_to_nothing() -> None:
 def test_a_message_costs_little_more_than_to_decode_it(line: bytes, prompt: str) -> None:
     host = Host()
     if prompt != "none":
-        turn = host.connection.send_prompt("1")
+        turn = host.connection.conversation.send_prompt("1")
         if prompt == "started":
             host.feed(report(turn, "started"))
     host.take()

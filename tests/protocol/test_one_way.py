@@ -25,7 +25,7 @@ NOISE = b'not json\n{"type":"from_the_future"}\r\n\n"text"\n{"type":"assistant",
 
 def started(**settings: Any) -> Connection:
     connection = Connection(one_way=True, fail_on_bad_lines=False, **settings)
-    connection.begin_start()
+    connection.state.begin_start()
     return connection
 
 
@@ -63,23 +63,23 @@ def tasks(*ids: str) -> dict[str, Any]:
 
 def test_messages_come_in_one_batch_for_each_read() -> None:
     connection = started()
-    assert connection.lifecycle is SessionState.RUNNING
+    assert connection.state.lifecycle is SessionState.RUNNING
     [batch] = feed(connection, INIT, ASSISTANT, ASSISTANT)
     assert isinstance(batch, events.MessagesReceived)
     assert items([batch]) == ["InitMessage", "AssistantMessage", "AssistantMessage"]
     assert batch.turn_ids == ()
-    assert connection.session_id == "s1"
+    assert connection.state.session_id == "s1"
     assert items(feed(connection, ASSISTANT, RESULT)) == ["AssistantMessage", "ResultMessage"]
-    assert connection.last_result is not None
+    assert connection.conversation.last_result is not None
 
 
 def test_the_session_id_is_known_with_the_first_message_that_names_it() -> None:
     connection = started()
     feed(connection, {"type": "from_the_future"})
-    assert connection.session_id is None
+    assert connection.state.session_id is None
     feed(connection, {"type": "from_the_future"}, ASSISTANT)
     connection.events_received()
-    assert connection.session_id == "s1"
+    assert connection.state.session_id == "s1"
 
 
 def test_nothing_is_written_and_control_frames_mean_nothing() -> None:
@@ -91,11 +91,11 @@ def test_nothing_is_written_and_control_frames_mean_nothing() -> None:
     assert connection.data_to_send() == b""
     assert not connection.input_may_close
     with pytest.raises(SessionClosedError):
-        connection.send_prompt("hello")
+        connection.conversation.send_prompt("hello")
     with pytest.raises(SessionClosedError):
-        connection.send_request("get_usage")
+        connection.exchanges.send_request("get_usage")
     with pytest.raises(SessionClosedError):
-        connection.send_message({"type": "user"})
+        connection.outbox.send_message({"type": "user"})
 
 
 def test_a_wrong_field_warns_before_its_message() -> None:
@@ -107,12 +107,12 @@ def test_bad_lines_are_counted_in_a_row() -> None:
     happened = feed(connection, b"x", b"y", ASSISTANT, b"z", b"  ", b"z", {"type": "keep_alive"}, *[b"last"] * 4)
     bad = [(event.error.line, event.count) for event in happened if isinstance(event, events.BadLine)]
     assert bad == [(b"x", 1), (b"y", 2), (b"z", 1), (b"z", 2), *((b"last", count) for count in (1, 2, 3, 4))]
-    assert not connection.over
+    assert not connection.state.over
 
 
 def test_bad_lines_in_a_row_end_a_connection_that_judges_lines() -> None:
     connection = Connection(one_way=True, limits=Limits(consecutive_decode_errors=3))
-    connection.begin_start()
+    connection.state.begin_start()
     *_, ended = feed(connection, b"x", b"y", b"last", b"unread")
     assert isinstance(ended, events.Ended)
     assert isinstance(ended.error, DecodeErrorLimitError)
@@ -132,7 +132,7 @@ def test_an_exit_ends_it_once_the_output_has_ended_too(code: int | None) -> None
     connection = started()
     feed(connection, ASSISTANT, b"noise")
     connection.process_exited(code, b"some words on stderr")
-    assert not connection.over
+    assert not connection.state.over
     connection.receive_data(json.dumps(RESULT).encode())
     connection.receive_eof()
     result, ended = connection.events_received()
@@ -141,7 +141,7 @@ def test_an_exit_ends_it_once_the_output_has_ended_too(code: int | None) -> None
     assert ended.by_exit
     assert ended.exit_code == code
     assert ended.ending is (Ending.COMPLETED if code == 0 else Ending.FAILED)
-    error = connection.process_failure(code, connection.stderr_tail)
+    error = connection.process_failure(code, connection.state.stderr_tail)
     assert isinstance(error, ProcessError)
     assert error.diagnostic.stderr_tail == "some words on stderr"
     assert error.diagnostic.last_non_json_line == "noise"
@@ -168,7 +168,7 @@ def test_the_shell_can_fail_and_stop_it() -> None:
     assert items(feed(stopped, RESULT)) == ["ResultMessage"]
     stopped.receive_eof()
     stopped.process_exited(143)
-    assert stopped.ending is Ending.STOPPED
+    assert stopped.state.ending is Ending.STOPPED
 
 
 @shows("process.own-turn")
@@ -176,15 +176,15 @@ def test_the_shell_can_fail_and_stop_it() -> None:
 @pytest.mark.parametrize("ends", [RESULT, IDLE], ids=["result", "idle"])
 def test_a_turn_that_the_cli_begins_by_itself_is_work(begins: Any, ends: Any) -> None:
     connection = started()
-    assert connection.at_work
+    assert connection.conversation.at_work
     feed(connection, INIT, ASSISTANT)
-    assert connection.at_work
+    assert connection.conversation.at_work
     feed(connection, RESULT)
-    assert not connection.at_work
+    assert not connection.conversation.at_work
     feed(connection, begins, ASSISTANT)
-    assert connection.at_work
+    assert connection.conversation.at_work
     feed(connection, ends)
-    assert not connection.at_work
+    assert not connection.conversation.at_work
 
 
 @pytest.mark.parametrize("status", ["completed", "failed", "stopped", "killed", "cancelled"])
@@ -193,14 +193,14 @@ def test_a_task_that_reports_its_end_is_not_running_any_more(status: str) -> Non
     feed(connection, tasks("b1", "b2"), RESULT)
     update = {"type": "system", "subtype": "task_updated", "task_id": "b1", "patch": {"status": "paused"}}
     assert items(feed(connection, update)) == ["TaskUpdatedMessage"]
-    assert len(connection.background_tasks) == 2
+    assert len(connection.conversation.background_tasks) == 2
     update["patch"] = {"status": status}
     assert items(feed(connection, update)) == ["TaskUpdatedMessage", "BackgroundTasksChanged"]
-    assert [task.task_id for task in connection.background_tasks] == ["b2"]
-    assert connection.unsettled
+    assert [task.task_id for task in connection.conversation.background_tasks] == ["b2"]
+    assert connection.conversation.unsettled
     feed(connection, NOTICE | {"task_id": "b2"}, IDLE)
-    assert not connection.background_tasks
-    assert not connection.at_work
+    assert not connection.conversation.background_tasks
+    assert not connection.conversation.at_work
 
 
 def told(chunks: list[bytes]) -> list[object]:

@@ -73,10 +73,10 @@ def texts(driver: Driver, turn_id: str | None = None) -> list[str]:
 
 
 def finish(driver: Driver) -> events.Ended:
-    driver.connection.close_input()
+    driver.connection.outbox.close_input()
     driver.until(lambda: driver.connection.input_may_close)
     driver.close()
-    driver.until(lambda: driver.connection.over)
+    driver.until(lambda: driver.connection.state.over)
     [ended] = driver.of(events.Ended)
     assert driver.events[-1] is ended
     return ended
@@ -85,9 +85,9 @@ def finish(driver: Driver) -> events.Ended:
 @shows("session.handshake.answer")
 def test_a_conversation_from_the_handshake_to_the_end(drive: Any) -> None:
     with ScriptedModel("One.", "Two.", "Three.") as model, drive(model) as driver:
-        early = driver.connection.send_prompt("sent before the handshake")
+        early = driver.connection.conversation.send_prompt("sent before the handshake")
         ready(driver)
-        info = driver.connection.server_info
+        info = driver.connection.conversation.server_info
         assert info is not None
         assert info.commands
         assert info.models
@@ -97,15 +97,15 @@ def test_a_conversation_from_the_handshake_to_the_end(drive: Any) -> None:
         assert texts(driver, early) == ["One."]
         assert state(driver, early) is TurnState.COMPLETED
         chosen = str(uuid.uuid4())
-        assert driver.connection.send_prompt("two", turn_id=chosen) == chosen
-        third = driver.connection.send_prompt("three")
+        assert driver.connection.conversation.send_prompt("two", turn_id=chosen) == chosen
+        third = driver.connection.conversation.send_prompt("three")
         driver.until(over(driver, chosen, third))
         assert (texts(driver, chosen), texts(driver, third)) == (["Two."], ["Three."])
         for turn_id in (early, chosen, third):
             assert isinstance(driver.messages(turn_id)[-1], ResultMessage)
-        driver.until(lambda: driver.connection.quiet)
-        assert driver.connection.activity is SessionActivity.IDLE
-        assert driver.connection.session_id
+        driver.until(lambda: driver.connection.conversation.quiet)
+        assert driver.connection.conversation.activity is SessionActivity.IDLE
+        assert driver.connection.state.session_id
 
         ended = finish(driver)
     assert (ended.ending, ended.exit_code, ended.error) == (Ending.COMPLETED, 0, None)
@@ -119,9 +119,9 @@ def test_two_prompts_that_one_result_answers_end_together(drive: Any, real_cli: 
         drive(model, *ALL_ALLOWED) as driver,
     ):
         ready(driver)
-        first = driver.connection.send_prompt("first")
+        first = driver.connection.conversation.send_prompt("first")
         driver.until(lambda: any(isinstance(m, AssistantMessage) for m in driver.messages()))
-        second = driver.connection.send_prompt("second")
+        second = driver.connection.conversation.send_prompt("second")
         release(driver, real_cli)
         driver.until(over(driver, first, second))
 
@@ -154,7 +154,7 @@ def test_a_hook_and_a_permission_are_asked_and_the_answers_count(drive: Any) -> 
         drive(model, *ASKING, answers={"hook_callback": hook, "can_use_tool": permission}) as driver,
     ):
         ready(driver, hooks={"PreToolUse": [{"matcher": "Bash", "hookCallbackIds": ["hook_0"], "timeout": 65}]})
-        turn = driver.connection.send_prompt("go")
+        turn = driver.connection.conversation.send_prompt("go")
         driver.until(over(driver, turn))
         results_text = [r.text for r in model.requests_of("main")[-1].tool_results]
         assert finish(driver).ending is Ending.COMPLETED
@@ -168,10 +168,10 @@ def test_interrupts_while_streaming_with_prompts_waiting_and_when_idle(drive: An
     slow = Reply("x" * 2_000, chunk=10, delay=0.02)
     with ScriptedModel(slow, slow, "After.") as model, drive(model, "--include-partial-messages") as driver:
         ready(driver)
-        turn = driver.connection.send_prompt("one")
+        turn = driver.connection.conversation.send_prompt("one")
         driver.until(lambda: len(driver.messages(turn)) > 8)
-        waiting = driver.connection.send_prompt("two")
-        interrupt = driver.connection.interrupt()
+        waiting = driver.connection.conversation.send_prompt("two")
+        interrupt = driver.connection.exchanges.interrupt()
         driver.until(over(driver, turn))
         assert state(driver, turn) is TurnState.INTERRUPTED
         receipt = driver.resolved(interrupt)
@@ -181,14 +181,14 @@ def test_interrupts_while_streaming_with_prompts_waiting_and_when_idle(drive: An
 
         count = len(driver.messages(waiting))
         driver.until(lambda: len(driver.messages(waiting)) > count + 4)
-        third = driver.connection.send_prompt("three")
+        third = driver.connection.conversation.send_prompt("three")
         driver.pause(0.1)
-        driver.connection.interrupt(cancel_queued=True)
+        driver.connection.exchanges.interrupt(cancel_queued=True)
         driver.until(over(driver, waiting, third))
         assert (state(driver, waiting), state(driver, third)) == (TurnState.INTERRUPTED, TurnState.INTERRUPTED)
         assert isinstance(driver.ask("interrupt").result, results.InterruptReceipt)
 
-        last = driver.connection.send_prompt("four")
+        last = driver.connection.conversation.send_prompt("four")
         driver.until(over(driver, last))
         assert texts(driver, last) == ["After."]
         assert finish(driver).ending is Ending.COMPLETED
@@ -198,9 +198,9 @@ def test_interrupts_while_streaming_with_prompts_waiting_and_when_idle(drive: An
 def test_a_session_whose_last_turn_was_interrupted_still_ends_well(drive: Any) -> None:
     with ScriptedModel(Reply("x" * 2_000, chunk=10, delay=0.02)) as model, drive(model) as driver:
         ready(driver)
-        turn = driver.connection.send_prompt("one")
+        turn = driver.connection.conversation.send_prompt("one")
         driver.until(lambda: model.requests_of("main"))
-        driver.connection.interrupt()
+        driver.connection.exchanges.interrupt()
         driver.until(over(driver, turn))
         ended = finish(driver)
     assert (ended.ending, ended.exit_code) == (Ending.COMPLETED, 1)
@@ -213,16 +213,18 @@ def test_an_interrupt_takes_an_open_permission_question_back(drive: Any) -> None
         drive(model, *ASKING) as driver,
     ):
         ready(driver)
-        turn = driver.connection.send_prompt("one")
+        turn = driver.connection.conversation.send_prompt("one")
         driver.until(lambda: driver.of(events.RequestReceived))
         [question] = driver.of(events.RequestReceived)
-        assert driver.connection.activity is SessionActivity.REQUIRES_ACTION
-        driver.connection.interrupt()
+        assert driver.connection.conversation.activity is SessionActivity.REQUIRES_ACTION
+        driver.connection.exchanges.interrupt()
         driver.until(over(driver, turn))
         driver.until(lambda: driver.of(events.RequestCancelled))
         [taken_back] = driver.of(events.RequestCancelled)
         assert (taken_back.request_id, taken_back.reason) == (question.request_id, "cancelled")
-        assert not driver.connection.send_response(question.request_id, {"behavior": "deny", "message": "late"})
+        assert not driver.connection.exchanges.send_response(
+            question.request_id, {"behavior": "deny", "message": "late"}
+        )
         assert state(driver, turn) is TurnState.INTERRUPTED
         finish(driver)
 
@@ -232,12 +234,12 @@ def test_the_background_outlives_the_result_and_is_waited_for(drive: Any) -> Non
     script = (Reply(bash("sleep 1; echo done", run_in_background=True)), "Started.", "It is done.")
     with ScriptedModel(*script) as model, drive(model, *ALL_ALLOWED) as driver:
         ready(driver)
-        turn = driver.connection.send_prompt("go")
+        turn = driver.connection.conversation.send_prompt("go")
         driver.until(over(driver, turn))
-        driver.until(lambda: driver.connection.activity is SessionActivity.IDLE)
-        assert not driver.connection.quiet
-        assert driver.connection.background_tasks
-        driver.connection.close_input()
+        driver.until(lambda: driver.connection.conversation.activity is SessionActivity.IDLE)
+        assert not driver.connection.conversation.quiet
+        assert driver.connection.conversation.background_tasks
+        driver.connection.outbox.close_input()
         assert not driver.connection.input_may_close
         driver.until(lambda: driver.connection.input_may_close)
         # Quiet, and not a moment earlier: the turn that the CLI starts by itself is over too.
@@ -245,8 +247,8 @@ def test_the_background_outlives_the_result_and_is_waited_for(drive: Any) -> Non
         assert texts(driver, turn) == ["Started."]
         assert len([m for m in driver.messages() if isinstance(m, ResultMessage)]) == 2
         driver.close()
-        driver.until(lambda: driver.connection.over)
-    assert driver.connection.ending is Ending.COMPLETED
+        driver.until(lambda: driver.connection.state.over)
+    assert driver.connection.state.ending is Ending.COMPLETED
 
 
 @shows("session.handshake.implicit")
@@ -273,7 +275,7 @@ def test_an_in_process_server_is_asked_before_initialize_is_answered(drive: Any)
         drive(model, *ALL_ALLOWED, answers={"mcp_message": server}) as driver,
     ):
         driver.connection.send_initialize({"sdkMcpServers": ["calculator"]})
-        turn = driver.connection.send_prompt("add")
+        turn = driver.connection.conversation.send_prompt("add")
         driver.until(over(driver, turn))
         kinds = [type(event) for event in driver.events]
         assert kinds.index(events.RequestReceived) < kinds.index(events.HandshakeCompleted)
@@ -365,7 +367,7 @@ def test_our_own_answers_played_back_are_for_nobody(drive: Any) -> None:
         drive(model, "--replay-user-messages", answers={"hook_callback": hook}) as driver,
     ):
         ready(driver, hooks={"UserPromptSubmit": [{"hookCallbackIds": ["hook_0"]}]})
-        turn = driver.connection.send_prompt("go")
+        turn = driver.connection.conversation.send_prompt("go")
         driver.until(over(driver, turn))
         assert any(isinstance(m, UserMessage) and m.is_replay for m in driver.messages(turn))
         assert not driver.of(events.WarningRaised)
@@ -376,14 +378,14 @@ def test_our_own_answers_played_back_are_for_nobody(drive: Any) -> None:
 def test_stopping_answers_what_is_asked_and_wakes_everybody(drive: Any) -> None:
     with ScriptedModel(Repeat(Reply(bash("touch a")))) as model, drive(model, *ASKING) as driver:
         ready(driver)
-        turn = driver.connection.send_prompt("one")
+        turn = driver.connection.conversation.send_prompt("one")
         driver.until(lambda: driver.of(events.RequestReceived))
         driver.connection.begin_stop()
-        driver.connection.interrupt(internal=True)
+        driver.connection.exchanges.interrupt(internal=True)
         driver.until(over(driver, turn))
         driver.close()
-        driver.until(lambda: driver.connection.over)
-    assert driver.connection.ending is Ending.STOPPED
+        driver.until(lambda: driver.connection.state.over)
+    assert driver.connection.state.ending is Ending.STOPPED
     assert [event.reason for event in driver.of(events.RequestCancelled)] == ["stopping"]
     assert state(driver, turn) is TurnState.INTERRUPTED
 
@@ -392,15 +394,15 @@ def test_stopping_answers_what_is_asked_and_wakes_everybody(drive: Any) -> None:
 def test_a_killed_cli_fails_everything_that_is_open(drive: Any) -> None:
     with ScriptedModel(Repeat(Reply("x" * 5_000, chunk=10, delay=0.05))) as model, drive(model) as driver:
         ready(driver)
-        turn = driver.connection.send_prompt("one")
-        driver.until(lambda: driver.connection.activity is SessionActivity.RUNNING)
+        turn = driver.connection.conversation.send_prompt("one")
+        driver.until(lambda: driver.connection.conversation.activity is SessionActivity.RUNNING)
         driver.process.kill()
-        driver.until(lambda: driver.connection.over)
+        driver.until(lambda: driver.connection.state.over)
     [ended] = driver.of(events.Ended)
     assert (ended.ending, ended.exit_code) == (Ending.FAILED, -9)
     assert state(driver, turn) is TurnState.FAILED
     assert isinstance(driver.connection, Connection)
-    assert driver.connection.exited
+    assert driver.connection.state.exited
 
 
 @shows("session.idle.background")
@@ -421,15 +423,15 @@ def test_a_subagent_in_the_background_is_waited_for(drive: Any) -> None:
         drive(model, *ALL_ALLOWED) as driver,
     ):
         ready(driver)
-        turn = driver.connection.send_prompt("go")
+        turn = driver.connection.conversation.send_prompt("go")
         driver.until(over(driver, turn))
-        driver.connection.close_input()
+        driver.connection.outbox.close_input()
         driver.until(lambda: driver.connection.input_may_close)
         assert texts(driver)[-1] == "It has looked."
         assert driver.connection.input_may_close
         driver.close()
-        driver.until(lambda: driver.connection.over)
-    assert driver.connection.ending is Ending.COMPLETED
+        driver.until(lambda: driver.connection.state.over)
+    assert driver.connection.state.ending is Ending.COMPLETED
 
 
 @shows("session.turns.nobodys")
@@ -442,10 +444,10 @@ def test_a_prompt_that_comes_while_the_cli_works_for_itself_gets_its_result(driv
     )
     with ScriptedModel(*script) as model, drive(model, *ALL_ALLOWED) as driver:
         ready(driver)
-        first = driver.connection.send_prompt("go")
+        first = driver.connection.conversation.send_prompt("go")
         driver.until(over(driver, first))
         driver.until((real_cli.cwd / "begun").exists)
-        second = driver.connection.send_prompt("and this")
+        second = driver.connection.conversation.send_prompt("and this")
         release(driver, real_cli)
         driver.until(over(driver, second))
         assert state(driver, second) is TurnState.COMPLETED
@@ -459,12 +461,12 @@ def test_an_interrupt_ends_all_prompts_that_were_taken_into_the_turn(drive: Any)
         drive(model, *ALL_ALLOWED) as driver,
     ):
         ready(driver)
-        first = driver.connection.send_prompt("first")
+        first = driver.connection.conversation.send_prompt("first")
         driver.until(lambda: any(isinstance(m, AssistantMessage) for m in driver.messages()))
-        second = driver.connection.send_prompt("second")
+        second = driver.connection.conversation.send_prompt("second")
         driver.until(lambda: len(model.requests_of("main")) == 2)
         driver.pause(0.3)
-        driver.connection.interrupt()
+        driver.connection.exchanges.interrupt()
         driver.until(over(driver, first, second))
         assert state(driver, first) is TurnState.INTERRUPTED
         assert state(driver, second) is TurnState.INTERRUPTED
@@ -481,7 +483,7 @@ def test_a_denial_that_interrupts_ends_the_turn(drive: Any) -> None:
         drive(model, *ASKING, answers={"can_use_tool": permission}) as driver,
     ):
         ready(driver)
-        turn = driver.connection.send_prompt("go")
+        turn = driver.connection.conversation.send_prompt("go")
         driver.until(over(driver, turn))
         assert state(driver, turn) is TurnState.INTERRUPTED
         assert finish(driver).ending is Ending.COMPLETED
@@ -495,7 +497,7 @@ def test_files_are_rewound_to_a_prompt_by_its_id(drive: Any, real_cli: RealCLI) 
         drive(model, *ALL_ALLOWED, env={"CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING": "true"}) as driver,
     ):
         ready(driver)
-        turn = driver.connection.send_prompt("go")
+        turn = driver.connection.conversation.send_prompt("go")
         driver.until(over(driver, turn))
         assert (real_cli.cwd / "made.txt").exists()
         answer = driver.ask("rewind_files", user_message_id=turn).result
@@ -509,7 +511,10 @@ def test_files_are_rewound_to_a_prompt_by_its_id(drive: Any, real_cli: RealCLI) 
 def test_a_deadline_of_a_waiting_prompt_withdraws_it(drive: Any) -> None:
     with ScriptedModel(Reply("x" * 1_000, chunk=10, delay=0.02)) as model, drive(model) as driver:
         ready(driver)
-        first, second = driver.connection.send_prompt("first"), driver.connection.send_prompt("second")
+        first, second = (
+            driver.connection.conversation.send_prompt("first"),
+            driver.connection.conversation.send_prompt("second"),
+        )
         driver.until(lambda: model.requests_of("main"))
         assert driver.connection.expire_turn(second)
         driver.until(over(driver, second))
@@ -523,7 +528,7 @@ def test_resuming_an_unknown_session_is_a_start_that_failed(drive: Any) -> None:
     unknown = str(uuid.uuid4())
     with ScriptedModel() as model, drive(model, f"--resume={unknown}") as driver:
         driver.connection.send_initialize({})
-        driver.until(lambda: driver.connection.over)
+        driver.until(lambda: driver.connection.state.over)
     [failed] = driver.of(events.HandshakeFailed)
     assert isinstance(failed.error, SessionNotFoundError)
     assert unknown in str(failed.error)

@@ -417,9 +417,9 @@ def test_a_wrong_field_warns_before_its_message() -> None:
 def test_the_session_id_is_known_with_the_first_message_that_names_it() -> None:
     core = connection()
     core.receive_data(b'{"type":"from_the_future"}\n', 0.0)
-    assert core.connection.session_id is None
+    assert core.connection.state.session_id is None
     core.receive_data(ASSISTANT, 0.0)
-    assert core.connection.session_id == "s1"
+    assert core.connection.state.session_id == "s1"
 
 
 def test_results_are_kept_in_order() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from hackamore import ProcessError
 from hackamore._engine.protocol import events, frames
-from hackamore._engine.protocol.connection import Connection, Role
+from hackamore._engine.protocol.connection import Connection
 from hackamore._engine.protocol.diagnostics import (
     did_not_exit,
     exit_code_hint,
@@ -21,6 +21,7 @@ from hackamore._engine.protocol.diagnostics import (
 )
 from hackamore._engine.protocol.framing import LineFramer
 from hackamore._engine.protocol.log import issue, one_line
+from hackamore._engine.protocol.machines import Role
 from hackamore.errors import UnsupportedCLIVersionError
 from hackamore.messages import BackgroundTasksChangedMessage, from_data
 from tests.protocol.test_connection import HOOK, Host, assistant, result, tasks
@@ -204,9 +205,9 @@ def answered(host: Host) -> dict[str, Any]:
 def test_an_error_answer_carries_its_text_and_code() -> None:
     host = Host()
     host.ask("r", "hook_callback", **HOOK)
-    assert host.connection.send_error("r", "not now", "busy")
+    assert host.connection.exchanges.send_error("r", "not now", "busy")
     assert answered(host) == {"subtype": "error", "request_id": "r", "error": "not now", "error_code": "busy"}
-    assert not host.connection.send_error("r", "again")
+    assert not host.connection.exchanges.send_error("r", "again")
     assert host.take() == []
 
 
@@ -214,10 +215,10 @@ def test_a_safe_answer_says_the_reason() -> None:
     cli = Connection(Role.CLI)
     cli.receive_data(frames.request_frame("r", "initialize", {}))
     cli.events_received()
-    assert cli.fail_request("r", "broken")
+    assert cli.exchanges.fail_request("r", "broken")
     response = json.loads(cli.data_to_send())["response"]
     assert (response["subtype"], response["error"]) == ("error", "broken")
-    assert not cli.fail_request("r", "again")
+    assert not cli.exchanges.fail_request("r", "again")
 
 
 def test_requests_that_are_open_at_the_end_are_cancelled_and_closed() -> None:
@@ -227,17 +228,17 @@ def test_requests_that_are_open_at_the_end_are_cancelled_and_closed() -> None:
     host.connection.process_exited(0, b"")
     (cancelled,) = host.of(events.RequestCancelled)
     assert (cancelled.request_id, cancelled.subtype, cancelled.reason) == ("r", "hook_callback", "ended")
-    assert not host.connection.answers_are_due
-    assert not host.connection.send_response("r", {})
+    assert not host.connection.exchanges.in_flight
+    assert not host.connection.exchanges.send_response("r", {})
 
 
 def test_nothing_is_written_once_the_input_is_closed() -> None:
     host = Host()
     host.ask("r", "hook_callback", **HOOK)
-    host.connection.send_prompt("hi")
-    host.connection.input_broke()
+    host.connection.conversation.send_prompt("hi")
+    host.connection.outbox.input_broke()
     assert host.take() == []
-    assert not host.connection.send_response("r", {})
+    assert not host.connection.exchanges.send_response("r", {})
     assert host.take() == []
 
 
@@ -246,7 +247,7 @@ def test_an_update_of_a_task_ends_that_task_alone(task: str, ended: bool) -> Non
     host = Host()
     host.feed(tasks("t", "rest"))
     host.feed({"type": "system", "subtype": "task_updated", "task_id": task, "patch": {"status": "completed"}})
-    assert host.connection.unsettled is ended
+    assert host.connection.conversation.unsettled is ended
 
 
 @pytest.mark.parametrize(("seconds", "within"), [(2.5, "within 2.5 s"), (None, "in time")])

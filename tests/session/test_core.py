@@ -31,10 +31,10 @@ from hackamore import (
     tool_server,
 )
 from hackamore._engine.launch import build_plan
+from hackamore._engine.protocol.deadlines import EXIT_SECONDS
 from hackamore._engine.protocol.events import BadLine
 from hackamore._engine.protocol.states.session import SessionState, TurnState
 from hackamore._engine.session.core import (
-    EXIT_SECONDS,
     SessionBase,
     SessionCore,
     checked_content,
@@ -253,9 +253,9 @@ def test_a_cli_that_closes_one_end_and_stays_is_given_up(closed: str) -> None:
     core = session.core
     (core.output_ended if closed == "output" else core.input_broke)(session.now)
     session.pass_by(EXIT_SECONDS - 0.1)
-    assert not core.connection.over
+    assert not core.connection.state.over
     session.pass_by(0.2)
-    error = core.connection.terminal_error
+    error = core.connection.state.terminal_error
     assert isinstance(error, SessionClosedError)
     assert not error.expected
     assert f"the CLI closed its {closed} and did not exit within 5 s" in str(error)
@@ -274,12 +274,12 @@ def test_a_broken_input_counts_once_and_not_while_stopping() -> None:
     session.pass_by(3)
     session.core.input_broke(session.now)
     session.pass_by(2.1)
-    assert session.core.connection.over
+    assert session.core.connection.state.over
     stopping = Clocked()
     stopping.core.ask_stop()
     stopping.core.input_broke(stopping.now)
     stopping.pass_by(10)
-    assert not stopping.core.connection.over
+    assert not stopping.core.connection.state.over
 
 
 def test_a_stop_of_an_idle_session_may_end_immediately() -> None:
@@ -292,7 +292,7 @@ def test_a_stop_of_an_idle_session_may_end_immediately() -> None:
     assert core.needs_driver
     assert not core.abandoned
     core.begin_stop(session.now)
-    assert core.connection.lifecycle is SessionState.STOPPING
+    assert core.connection.state.lifecycle is SessionState.STOPPING
     assert core.may_end
     assert not core.turn_open
     assert core.stop_seconds == 2.0
@@ -509,9 +509,9 @@ def test_unread_messages_warn_at_half_of_the_limit_and_fail_beyond_it() -> None:
     session.take(line)
     session.take(*[line] * 4)
     assert codes() == ["SLOW_CONSUMER", "SLOW_CONSUMER"]
-    assert not core.connection.over
+    assert not core.connection.state.over
     session.take(*[line] * 6)
-    error = core.connection.terminal_error
+    error = core.connection.state.terminal_error
     assert isinstance(error, SlowConsumerError)
     assert f"{10_000:,}" in str(error) or "10000" in str(error)
 
@@ -529,14 +529,14 @@ def test_half_of_the_limit_and_the_limit_itself_are_allowed() -> None:
         f"{3 * size:,} bytes of unread messages and open requests are held; at {4 * size:,} the session fails."
     )
     session.take(line)
-    assert not session.core.connection.over
+    assert not session.core.connection.state.over
     for _ in range(4):
         messages.take()
     session.take(line)  # a quarter is not less than a quarter: this is the same time of slowness
     session.take(line, line)
     assert len(session.core.warnings) == 1
     session.take(line, line)
-    error = session.core.connection.terminal_error
+    error = session.core.connection.state.terminal_error
     assert isinstance(error, SlowConsumerError)
     assert (error.buffered, error.limit) == (5 * size, 4 * size)
 
@@ -577,7 +577,7 @@ def test_unread_messages_of_turns_count_as_well() -> None:
     session.take(line, line, line)
     assert [warning.code for warning in session.core.warnings] == ["SLOW_CONSUMER"]
     session.take(line, line)
-    assert isinstance(session.core.connection.terminal_error, SlowConsumerError)
+    assert isinstance(session.core.connection.state.terminal_error, SlowConsumerError)
 
 
 def test_what_unread_turns_hold_is_not_counted_again() -> None:
@@ -608,9 +608,9 @@ def test_what_unread_turns_hold_is_not_counted_again() -> None:
     assert warning.context["buffered"] == 51_000
     turns.clear()  # what nobody has any more does not count
     unread(100)
-    assert not session.core.connection.over
+    assert not session.core.connection.state.over
     unread(1)
-    assert isinstance(session.core.connection.terminal_error, SlowConsumerError)
+    assert isinstance(session.core.connection.state.terminal_error, SlowConsumerError)
 
 
 def test_unread_messages_count_for_each_of_their_readers() -> None:
@@ -669,7 +669,7 @@ def test_a_turn_that_times_out_ends_and_is_interrupted() -> None:
     assert (turn.inbox.error.kind, turn.inbox.error.seconds) == ("turn", 5.0)
     assert turn.over.is_set
     assert b'"subtype":"interrupt"' in session.core.connection.data_to_send()
-    assert not session.core.connection.over
+    assert not session.core.connection.state.over
     assert isinstance(events.items[0], TurnStarted)
 
 
@@ -744,7 +744,7 @@ def test_an_operation_that_times_out_names_itself() -> None:
 
 def test_a_start_that_times_out_quotes_stderr() -> None:
     core: SessionCore[Readers] = SessionCore(Options(), lambda function: function(), Readers)
-    core.connection.begin_start()
+    core.connection.state.begin_start()
     core.deadlines.arm("request", core.connection.send_initialize({}), 2.0)
     core.expire(1.9, b"")
     assert not core.ready.is_set
@@ -798,7 +798,7 @@ def test_prompts_wait_for_the_handshake_only_behind_a_hook_that_blocks(guard: Ho
     core: SessionCore[Readers] = SessionCore(
         Options(hooks={"PreToolUse": [guard]}), lambda function: function(), Readers
     )
-    core.connection.begin_start()
+    core.connection.state.begin_start()
     core.connection.send_initialize({})
     core.connection.data_to_send()
     request = {"type": "control_request", "request_id": "r", "request": HOOK}
@@ -815,7 +815,7 @@ def starting(**options: Any) -> tuple[SessionCore[Readers], dict[str, Any]]:
     given = Options(**options)
     core: SessionCore[Readers] = SessionCore(given, lambda function: function(), Readers)
     plan = build_plan(given, prompt=None, session=True, base_environment={}, child_id="one", local=False)
-    core.connection.begin_start()
+    core.connection.state.begin_start()
     core.initialize(plan, 50.0, bytes)
     (frame,) = core.connection.data_to_send().splitlines()
     return core, json.loads(frame)
@@ -875,20 +875,20 @@ def test_a_hook_that_blocks_needs_a_cli_that_honours_it(info: dict[str, Any], st
     assert core.ready.is_set
     if starts or on_failure == "continue":
         assert core.start_error is None
-        assert core.connection.lifecycle is SessionState.RUNNING
+        assert core.connection.state.lifecycle is SessionState.RUNNING
     else:
         assert isinstance(core.start_error, InitializationError)
         assert str(core.start_error).endswith(
             ": a hook has `on_failure='block'`, and this CLI does not say that it would honour it; update the CLI"
         )
-        assert core.connection.over
+        assert core.connection.state.over
 
 
 def test_a_stop_wakes_the_caller_that_waits_for_the_start() -> None:
     core, _ = starting()
     core.begin_stop(51.0)
     core.pump(51.0)
-    assert not core.connection.over
+    assert not core.connection.state.over
     assert core.ready.is_set
     assert isinstance(core.start_error, SessionClosedError)
     assert core.start_error.expected
@@ -1032,7 +1032,7 @@ def test_a_session_shows_what_its_core_knows() -> None:
     assert shown.options.model == "m"
     assert (shown.state, str(shown.activity), shown.session_id) == (SessionState.RUNNING, "running", "s")
     assert [task.task_id for task in shown.background_tasks] == ["t"]
-    assert shown.server_info is session.core.connection.server_info
+    assert shown.server_info is session.core.connection.conversation.server_info
     assert shown.server_info is not None
     assert (shown.exit_code, shown.warnings) == (None, [])
     session.core.warn("INCOMPLETE_LAST_LINE", "w")

@@ -25,7 +25,7 @@ class Clocked:
 
         self.now = 1_000.0
         self.core = SessionCore(Options(**options), post, audience)
-        self.core.connection.begin_start()
+        self.core.connection.state.begin_start()
         request_id = self.core.connection.send_initialize({})
         self.take({"type": "control_response", "response": {"subtype": "success", "request_id": request_id}})
 
@@ -99,10 +99,10 @@ def test_keep_alives_do_not_put_off_that_a_session_is_idle() -> None:
     session = Clocked()
     session.take(IDLE, TASK_ENDED)
     for _ in range(3):
-        assert not session.core.connection.quiet
+        assert not session.core.connection.conversation.quiet
         session.pass_by(2)
         session.take({"type": "keep_alive"})
-    assert session.core.connection.quiet
+    assert session.core.connection.conversation.quiet
 
 
 @shows("session.deadlines.keep-alives")
@@ -375,7 +375,7 @@ def test_a_prompt_that_waits_for_the_session_has_its_whole_time_once_that_is_rea
         function()
 
     core = SessionCore(Options(timeouts=Timeouts(first_message=5.0, turn=7.0)), post, Readers)
-    core.connection.begin_start()
+    core.connection.state.begin_start()
     request_id = core.connection.send_initialize({})
     turn = core.send("hello", None, 100.0)
     core.expire(107.0, b"")

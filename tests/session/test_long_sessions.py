@@ -26,7 +26,7 @@ def running(**options: Any) -> SessionCore[Readers]:
         function()
 
     core = SessionCore(Options(**options), post, Readers)
-    core.connection.begin_start()
+    core.connection.state.begin_start()
     request_id = core.connection.send_initialize({})
     take(core, {"type": "control_response", "response": {"subtype": "success", "request_id": request_id}})
     return core
@@ -77,7 +77,7 @@ def test_thousands_of_turns_that_are_held_cost_the_next_one_nothing() -> None:
 def test_what_held_turns_have_not_read_is_counted_all_the_same() -> None:
     core = running(limits=Limits(buffered_bytes=10_000))
     held = []
-    while not core.connection.over:
+    while not core.connection.state.over:
         turn = core.send("hello", None, time.monotonic())
         take(core, {"type": "result", "subtype": "success", "user_message_uuids": [turn.id], "result": "x" * 900})
         held.append(turn)
@@ -93,7 +93,7 @@ def test_unread_events_count_and_none_is_dropped() -> None:
     cursor = Inbox()
     core.audience.add(cursor, events=True)
     states = 0
-    while not core.connection.over:
+    while not core.connection.state.over:
         states += 1
         take(core, {"type": "system", "subtype": "session_state_changed", "state": ("running", "idle")[states % 2]})
     assert [warning.code for warning in core.warnings] == ["SLOW_CONSUMER"]
@@ -154,16 +154,16 @@ def asking(**options: Any) -> SessionCore[Readers]:
 def test_open_requests_count_and_too_many_are_an_error_after_a_warning(kind: str) -> None:
     core = asking(limits=Limits(buffered_bytes=300_000))
     asked = 0
-    while not core.connection.over:
+    while not core.connection.state.over:
         asked += 1
         take(core, {"type": "control_request", "request_id": f"r{asked}", "request": KINDS[kind]})
         assert asked < 1_000
-    error = core.connection.terminal_error
+    error = core.connection.state.terminal_error
     assert isinstance(error, SlowConsumerError)
     assert error.limit == 300_000 < error.buffered < 306_000
     assert 90 < asked < 120
     assert [warning.code for warning in core.warnings if warning.code != "CALLBACK_QUEUE_FULL"] == ["SLOW_CONSUMER"]
-    assert core.connection.in_flight_bytes == 0
+    assert core.connection.exchanges.in_flight.size == 0
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -177,12 +177,12 @@ def test_answered_and_cancelled_requests_count_for_nothing(kind: str) -> None:
         else:
             take(core, {"type": "control_cancel_request", "request_id": f"r{number}"})
     assert {warning.code for warning in core.warnings} == {"CALLBACK_FAILED"}
-    assert core.connection.in_flight_bytes == 0
+    assert core.connection.exchanges.in_flight.size == 0
 
 
 def test_requests_before_initialize_are_refused_beyond_the_limit() -> None:
     core = SessionCore(Options(limits=Limits(buffered_bytes=10_000)), lambda function: function(), Readers)
-    core.connection.begin_start()
+    core.connection.state.begin_start()
     asked = {**KINDS["permission"], "input": {"command": "x" * 4_000}}
     take(core, *({"type": "control_request", "request_id": f"r{number}", "request": asked} for number in range(4)))
     refused = [json.loads(line)["response"] for line in core.connection.data_to_send().splitlines()]
@@ -219,4 +219,4 @@ def test_memory_stays_flat_for_a_reader_that_keeps_up(cursors: int) -> None:
         assert read(10_000) - full < 100_000
     finally:
         tracemalloc.stop()
-    assert not core.connection.over
+    assert not core.connection.state.over

@@ -36,7 +36,7 @@ class Steered:
         self.session = SessionCore(Options(**options), post, SteeredQuery)
         self.query = self.session.audience
         self.query.send_all(prompt, 0.0)
-        self.session.connection.begin_start()
+        self.session.connection.state.begin_start()
         request_id = self.session.connection.send_initialize({})
         self.take({"type": "control_response", "response": {"subtype": "success", "request_id": request_id}})
 
@@ -59,13 +59,13 @@ def test_bad_lines_are_items_and_too_many_in_a_row_end_it() -> None:
         "AssistantMessage",
         *["DecodeError"] * 4,
     ]
-    assert not steered.session.connection.over
+    assert not steered.session.connection.state.over
     assert not steered.session.stop_asked
     assert steered.take(b"last") == []
     assert isinstance(steered.query.core.terminal_error, DecodeErrorLimitError)
     assert steered.query.core.terminal_error.last.line == b"last"
     assert steered.query.over
-    assert steered.session.connection.over
+    assert steered.session.connection.state.over
 
 
 def test_after_the_result_bad_lines_are_warnings() -> None:
@@ -176,12 +176,12 @@ def test_one_prompt_is_sent_with_its_fields_and_closes_the_input() -> None:
         if json.loads(line)["type"] == "user"
     ]
     assert (written["uuid"], written["priority"], written["message"]["content"]) == ("mine", "now", "hello")
-    assert not steered.session.connection.finishing
+    assert not steered.session.connection.state.finishing
     steered.session.callback_ended(job, None, None, 0.0)
-    assert steered.session.connection.finishing
+    assert steered.session.connection.state.finishing
     alone = Steered("hello")
     assert sent(alone) == ["hello"]
-    assert alone.session.connection.finishing
+    assert alone.session.connection.state.finishing
     assert list(alone.session.callbacks.take()) == []
 
 
@@ -191,7 +191,7 @@ def test_prompts_are_read_once_the_session_is_ready() -> None:
 
     session = SessionCore(Options(), post, SteeredQuery)
     session.audience.send_all(iter(["one"]), 0.0)
-    session.connection.begin_start()
+    session.connection.state.begin_start()
     session.connection.send_initialize({})
     assert list(session.callbacks.take()) == []
 
@@ -319,7 +319,7 @@ def test_the_stream_says_how_a_start_failed_unless_the_cli_did_not_start() -> No
     def failed(*frames: dict[str, Any], exit_code: int | None) -> SteeredQuery:
         session = SessionCore(Options(), lambda function: function(), SteeredQuery)
         session.audience.send_all("hello", 0.0)
-        session.connection.begin_start()
+        session.connection.state.begin_start()
         session.connection.send_initialize({})
         session.connection.receive_data(b"".join(json.dumps(frame).encode() + b"\n" for frame in frames))
         session.process_gone(exit_code, b"")
@@ -388,7 +388,7 @@ def test_once_the_input_is_closed_only_the_exit_is_limited() -> None:
     steered = Steered(timeouts={"after_result": 30.0})
     steered.take(TEXT, RESULT)
     assert steered.session.deadlines.is_armed("after_result", "")
-    steered.session.connection.input_was_closed()
+    steered.session.connection.outbox.input_was_closed()
     steered.session.input_closed(5.0)
     assert not steered.session.deadlines.is_armed("after_result", "")
     assert steered.session.deadlines.seconds_of("finish", "") == 30.0

@@ -392,7 +392,7 @@ def test_a_stop_closes_the_input_and_reads_on_for_what_the_cli_writes_at_its_end
     assert not core.may_end
     core.drain_after_close(session.now)
     assert not core.expects_output_after_close
-    assert core.connection.input_closed
+    assert core.connection.state.input_closed
     session.take(session.wrote(1))
     session.pass_by(3.9)
     assert not core.may_end
@@ -484,7 +484,7 @@ def test_without_a_store_no_frame_is_kept() -> None:
     session = Clocked()
     session.take(Stored.wrote(None, 1))  # type: ignore[arg-type]
     assert session.core.storing is None
-    assert not session.core.connection.has_news
+    assert not session.core.connection.outbox.waiting
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ def hurry(session: Any) -> None:
 
 def pending_requests(session: Any) -> int:
     """Return how many control requests wait for an answer."""
-    return len(session._core.connection.pending_requests)
+    return len(session._core.connection.exchanges.pending)
 
 
 def wake(session: Any) -> None:

@@ -204,7 +204,7 @@ class Driver:
                 return  # while stopping, the end of the output ends `last_words` early
             if connection.input_may_close:
                 await transport.end_input()
-                connection.input_was_closed()
+                connection.outbox.input_was_closed()
                 core.input_closed(time.monotonic())
             # A send during the awaits above had no wait to end: without another round it stays unsent until output comes.
             if self._woken and self._missed < _MISSED_READS:

@@ -45,14 +45,6 @@ _END = object()
 class MapRunner:
     """The agents of one `map`.
 
-    Args:
-        options: the options of each, with the schema of the answer.
-        workers: how many run at the same time, at most.
-        output_type: the type of the answers.
-        retry: the retries of each.
-        check: True ends all for the first error.
-        transport: connects to the CLI; None for child processes.
-
     Attributes:
         seam: waits and starts.
         changed: woken when an answer is there, or nothing runs any more.

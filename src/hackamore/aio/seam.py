@@ -181,7 +181,7 @@ class Seam:
     def launch(self, plan: LaunchPlan) -> None:
         """Start the driver, which starts the CLI; raise SessionClosedError if the session was stopped meanwhile."""
         if self._core.stop_asked:
-            raise self._core.connection.closed_error()
+            raise self._core.connection.state.closed_error()
         self.driver = Driver(self._core, self._transport, plan)
         self.driver.start()
 

@@ -45,13 +45,8 @@ _END_SECONDS = 1.0
 class Driver:
     """Drives one session, from the start of the process to its end.
 
-    Args:
-        transport: the connection to the CLI, which was started.
-        lock: held while the core is read or changed.
-        tell: passes new warnings on to the user.
-
-    Attributes:
-        running: True until the session has ended; then nothing is sent any more.
+    The transport was started. `lock` is held while the core is read or changed, `tell` passes new warnings on to the user, and `running` is
+    True until the session has ended: then nothing is sent any more.
     """
 
     def __init__(
@@ -99,7 +94,7 @@ class Driver:
             core.input_broke(time.monotonic())
         if connection.input_may_close:
             self._transport.end_input()
-            connection.input_was_closed()
+            connection.outbox.input_was_closed()
             core.input_closed(time.monotonic())
         if core.expects_output_after_close:
             self._transport.end_input()
@@ -250,7 +245,7 @@ class Driver:
         """Wait for the exit. The output has ended: by itself, or because another thread stops the transport."""
         core = self._core
         with self._lock:
-            if core.stop_asked or core.connection.over:
+            if core.stop_asked or core.connection.state.over:
                 return
             core.connection.receive_eof()
             core.output_ended(time.monotonic())
@@ -264,7 +259,7 @@ class Driver:
                 if core.stop_asked:
                     return
                 core.expire(time.monotonic(), self._transport.stderr_tail)
-                if core.connection.over:
+                if core.connection.state.over:
                     return
                 self._exited = self._exit_code is not None
 
@@ -286,10 +281,7 @@ class Driver:
 class Runner:
     """Runs the callbacks of one session: plain functions in threads, coroutines on one private event loop.
 
-    The loop starts with the first coroutine and ends with the session.
-
-    Args:
-        finish: gets the outcome of a callback; called in any thread.
+    The loop starts with the first coroutine and ends with the session. `finish` gets the outcome of a callback, in any thread.
     """
 
     def __init__(self, finish: Callable[[Job, object, BaseException | None], None]) -> None:

@@ -493,7 +493,7 @@ class PoolRunner:
         """Report that a returned session is quiet, now or when it is."""
         life = slot.life
         with life.seam.lock:
-            quiet = life.core.connection.quiet
+            quiet = life.core.connection.conversation.quiet
             if not quiet:
                 life.core.settled.waiters.append(_Note(self, slot))
         if quiet:
@@ -561,7 +561,7 @@ class PoolRunner:
 
     def _never_used(self, slot: Slot) -> None:
         with slot.life.seam.lock:
-            quiet = slot.life.core.connection.quiet
+            quiet = slot.life.core.connection.conversation.quiet
         with self.seam.lock:
             self.core.unused(slot, time.monotonic(), quiet=quiet)
         if slot.state is State.SETTLING:
@@ -577,7 +577,7 @@ class PoolRunner:
     def _apply_settings(self, slot: Slot, session: PooledSession, wanted: Split) -> HackamoreError | None:
         """Apply the differences of a caller, and undo earlier ones; return the error of a process that is dead."""
         core = slot.life.core
-        if core.connection.over or core.stop_asked:
+        if core.connection.state.over or core.stop_asked:
             return SessionClosedError(expected=False, reason="its process ended")
         for change in changes(self.core.base, slot.applied, wanted.hot) or ():
             try:
@@ -607,7 +607,7 @@ class PoolRunner:
         session.take_back()
         with life.seam.lock:
             core = life.core
-            quiet, session_id = core.connection.quiet, core.connection.session_id
+            quiet, session_id = core.connection.conversation.quiet, core.connection.state.session_id
             if quiet:
                 core.lend(slot.key, None, None)  # drops the references to the caller and its context
             elif interrupt:
@@ -616,7 +616,7 @@ class PoolRunner:
             core.audience.dismiss(SessionReturnedError())
             core.session = None
             said = core.audience.said
-            ended = core.ended.is_set or core.connection.over or core.stop_asked
+            ended = core.ended.is_set or core.connection.state.over or core.stop_asked
         with self.seam.lock:
             now = time.monotonic()
             if ended:

@@ -48,16 +48,7 @@ os.register_at_fork(after_in_child=_loop.forget)
 
 
 def run(function: Callable[..., Coroutine[Any, Any, Any]], *arguments: Any, seconds: float | None = None) -> Any:
-    """Call an async function in the loop and return its result.
-
-    Args:
-        function: the function.
-        arguments: its arguments.
-        seconds: after this time the call is cancelled; None waits without limit.
-
-    Raises:
-        TimeoutError: it did not return in time.
-    """
+    """Call an async function in the loop and return its result; after `seconds`, if given, it is cancelled, with a TimeoutError."""
     import asyncio
 
     async def call() -> tuple[Any, BaseException | None]:

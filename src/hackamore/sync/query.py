@@ -123,7 +123,7 @@ class _Plain:
             warn_before_start(self._options, self.preparation.warnings)
             if self.log.isEnabledFor(logging.DEBUG):
                 self.log.debug("starting; %s", one_line(plan.describe()))
-            self._plan, self._query.connection.mask = plan, Mask(plan)
+            self._plan, self._query.connection.reader.mask = plan, Mask(plan)
         if self._closed:
             return
         self.transport.start(self._plan)
@@ -254,7 +254,7 @@ class QueryStream(OtherShell):
     @property
     def session_id(self) -> str | None:
         """The session id, from the first message that names it, for `Options(resume=...)`."""
-        return self._core.connection.session_id
+        return self._core.connection.state.session_id
 
     @property
     def results(self) -> list[ResultMessage]:
@@ -477,7 +477,7 @@ class QueryStream(OtherShell):
         left = timeout
         while not (self._closing or self._items or way.over):
             if left is not None and left < 0:
-                trouble = last_api_error(self._core.connection.api_error)
+                trouble = last_api_error(self._core.connection.conversation.api_error)
                 raise TimeoutError(
                     f"No item came within {timeout:g} s. {trouble}Nothing was lost: the next call continues."
                 )

@@ -168,7 +168,7 @@ class Seam:
         try:
             with self.lock:
                 if core.stop_asked:
-                    raise core.connection.closed_error()
+                    raise core.connection.state.closed_error()
                 core.initialize(plan, time.monotonic(), Mask(plan))
                 driver = Driver(core, self._transport, self.lock, self.deliver_warnings)
                 driver.start()

@@ -85,15 +85,8 @@ A = TypeVar("A", bound="Audience")
 class SessionRunner(Generic[A]):
     """One CLI, from its launch to its end.
 
-    Args:
-        options: settings of the session; `Options()` if None.
-        transport: connection to the CLI; a local child process if None.
-        audience: makes the object that gets the messages.
-
     Attributes:
-        core: the core of the session.
-        seam: waits for it.
-        transport: the connection to the CLI.
+        seam: waits for the core.
         begun: True once a start was requested.
     """
 
@@ -137,9 +130,9 @@ class SessionRunner(Generic[A]):
                 mine = first or (self._interrupted and not (seam.launched or core.stop_asked or core.ready.is_set))
                 if first:
                     self.begun = True
-                    core.connection.begin_start()
+                    core.connection.state.begin_start()
                 elif not mine and core.stop_asked and not core.ready.is_set:  # no handshake will set `ready`
-                    core.start_error = core.connection.closed_error()
+                    core.start_error = core.connection.state.closed_error()
                     core.ready.set()
             if mine:
                 self._launch()
@@ -153,8 +146,8 @@ class SessionRunner(Generic[A]):
             if seam.launched:
                 seam.wait(core.ended)  # the process is gone when the error is raised
             raise copy.copy(core.start_error)  # each caller of `start` has a traceback of its own
-        if core.stop_asked or core.connection.over:
-            raise core.connection.closed_error()
+        if core.stop_asked or core.connection.state.over:
+            raise core.connection.state.closed_error()
 
     def _launch(self) -> None:
         core, seam = self.core, self.seam
@@ -178,7 +171,7 @@ class SessionRunner(Generic[A]):
             self._drop_private()
             with seam.lock:
                 if core.stop_asked:  # the stop is the reason, and not the start that it broke off
-                    raise core.connection.closed_error() from None
+                    raise core.connection.state.closed_error() from None
                 core.connection.fail(error)
                 seam.wake()
                 core.ended.set()
@@ -236,15 +229,9 @@ class SessionRunner(Generic[A]):
 
 
 def drive(steps: Generator[Step, Any, T], options: Options, session_id: str | None) -> T:
-    """Make the calls that a function of the session stores yields; return its value.
+    """Make the calls that a function of the session stores yields, with the timeout of a store in the options; return its value.
 
-    Args:
-        steps: the calls.
-        options: they have the timeout of a store.
-        session_id: the session, for errors.
-
-    Raises:
-        StoreError: a method of the store failed.
+    Raise StoreError, with the session's id, if a method of the store failed.
     """
     try:
         step = next(steps)
@@ -310,7 +297,7 @@ def _next(seam: Seam, inbox: Inbox, timeout: float | None = None) -> Any:
             seen = inbox.more.wakes
         left = None if until is None else max(0.0, until - time.monotonic())
         if not seam.wait_at_most(inbox.more, left, since=seen):
-            trouble = last_api_error(seam.connection.api_error)
+            trouble = last_api_error(seam.connection.conversation.api_error)
             raise TimeoutError(
                 f"No item came within {timeout:g} s. {trouble}Nothing was lost: the next call continues."
             )
@@ -456,7 +443,7 @@ class Turn(TurnBase):
             with seam.lock:
                 self._inbox.skip(False)
         if not over:
-            trouble = last_api_error(seam.connection.api_error)
+            trouble = last_api_error(seam.connection.conversation.api_error)
             raise TimeoutError(
                 f"The turn has no result after {timeout:g} s. {trouble}The turn continues: call `result()` again, or interrupt it."
             )
@@ -620,13 +607,13 @@ class Session(OtherShell, SessionBase, Operations):
         core, seam = self._core, self._seam
         timeout = checked_timeout(timeout)
         with seam.entered():
-            if seam.launched and not core.connection.over:
-                core.connection.close_input()
+            if seam.launched and not core.connection.state.over:
+                core.connection.outbox.close_input()
                 seam.wake()
         seam.wait_ended(timeout)
         self.stop()
-        if core.connection.terminal_error is not None:
-            raise core.connection.closed_error()
+        if core.connection.state.terminal_error is not None:
+            raise core.connection.state.closed_error()
 
     def __enter__(self) -> Self:
         self.start()
@@ -728,7 +715,7 @@ class Session(OtherShell, SessionBase, Operations):
             core = self._core
             require_format(core.options, output_type)
             attempts = Attempts(
-                prompt, core.options, retry, check=check, reopened=True, goes_on=lambda: not core.connection.over
+                prompt, core.options, retry, check=check, reopened=True, goes_on=lambda: not core.connection.state.over
             )
             return answered(attempts, output_type, self._collect, sleep)
 
@@ -819,14 +806,14 @@ class Session(OtherShell, SessionBase, Operations):
         until = None if timeout is None else time.monotonic() + timeout
         while True:
             with seam.lock:
-                if core.connection.over:
-                    raise core.connection.closed_error()
+                if core.connection.state.over:
+                    raise core.connection.state.closed_error()
                 if core.quiet:
                     return
                 seen = core.settled.wakes
             left = None if until is None else max(0.0, until - time.monotonic())
             if not seam.wait_at_most(core.settled, left, since=seen):
-                trouble = last_api_error(seam.connection.api_error)
+                trouble = last_api_error(seam.connection.conversation.api_error)
                 raise TimeoutError(f"The session is still busy after {timeout:g} s. {trouble}".rstrip())
 
     # -- control operations: the others are in `Operations` ------------------------------------------------------------

@@ -49,6 +49,7 @@ class SessionParts(NamedTuple):
     """
 
     connection: Connection
+    answers: Answers
     deadlines: Deadlines
     answered: Callable[[], object]
     warn: Callable[..., None]
@@ -69,7 +70,7 @@ class Answers(Protocol):
 class JobParts(NamedTuple):
     """The parts that jobs use, for tools without a session."""
 
-    connection: Answers
+    answers: Answers
     deadlines: Deadlines
     answered: Callable[[], object]
     warn: Callable[..., None]
@@ -318,7 +319,7 @@ class Jobs:
 
     def answer(self, job: Job, answer: Answer) -> None:
         """End a job with an answer. If JSON cannot hold it, raise ValueError and change nothing."""
-        self._parts.connection.send_response(job.about.id, answer.wire)  # raises before anything has changed
+        self._parts.answers.send_response(job.about.id, answer.wire)  # raises before anything has changed
         ended = None if self._parts.observers is None else CallbackEnd("answered", answer.wire, "", answer.decision)
         self._note(job, answer.decision or "no decision", ended)
         self._close(job)
@@ -327,10 +328,10 @@ class Jobs:
         """End a job with the answer for a failure."""
         answer = job.callee.fail(reason)
         if answer is None:
-            self._parts.connection.fail_request(job.about.id, escape_terminal(reason, 1_000))
+            self._parts.answers.fail_request(job.about.id, escape_terminal(reason, 1_000))
             end = CallbackEnd("failed", None, reason)
         else:
-            self._parts.connection.send_response(job.about.id, answer.wire)
+            self._parts.answers.send_response(job.about.id, answer.wire)
             end = CallbackEnd("failed", answer.wire, reason, answer.decision)
         self._note(job, f"failed ({reason})", end)
         self._close(job)

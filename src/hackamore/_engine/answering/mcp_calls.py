@@ -244,7 +244,7 @@ class McpObjects:
                 waker.set()
         if error is not None:
             self._parts.log.error("MCP server %r ended with an error", entry.name, exc_info=error)
-        if run.closing or self._ended or self._parts.connection.over:
+        if run.closing or self._ended or self._parts.connection.state.over:
             return
         reason = "it ended by itself" if error is None else f"{type(error).__name__}: {text_of(error)}"
         warning = StreamWarning(

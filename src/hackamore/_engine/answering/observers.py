@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from hackamore._engine.protocol import events
 from hackamore.checked.functions import callback_failure
-from hackamore.errors import HackamoreError
+from hackamore.errors import HackamoreError, StreamWarning
 from hackamore.options.observing import CallbackEnd
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hackamore._engine.answering.jobs import Job
-    from hackamore.errors import StreamWarning
+    from hackamore._engine.protocol.machines import Machines
+    from hackamore.errors import WarningCode
     from hackamore.options.observing import CallbackCall, Observation, Subject
     from hackamore.options.options import Options
 
@@ -167,6 +168,32 @@ def _entered(enters: list[Callable[[], object]], call: Callable[[], Any]) -> Cal
         return call()
 
     return entered
+
+
+class Observed:
+    """A query or session as its observers see it."""
+
+    def __init__(
+        self,
+        kind: Literal["query", "session"],
+        options: Options,
+        state: Machines,
+        warn: Callable[[StreamWarning], object],
+        end_turn: Callable[[str | None, HackamoreError], None],
+    ) -> None:
+        self.kind: Literal["query", "session"] = kind
+        self.model: str | None = options.model
+        self.options: Options = options
+        self.end_turn = end_turn
+        self._state = state
+        self._warn = warn
+
+    @property
+    def session_id(self) -> str | None:
+        return self._state.session_id
+
+    def warn(self, code: str, message: str, **context: object) -> None:
+        self._warn(StreamWarning(cast("WarningCode", code), message, context))
 
 
 def observers_of(

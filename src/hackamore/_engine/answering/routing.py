@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from hackamore.hooks.matchers import RegisteredHook, Registration
     from hackamore.options.options import Options
 
-__all__ = ["Callbacks"]
-
 
 class Callbacks(Jobs):
     """All callbacks of a session: takes each request of the CLI and ends it exactly once."""

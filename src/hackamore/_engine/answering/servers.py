@@ -131,11 +131,11 @@ def cancel_call(jobs: Jobs, owner: object, message_id: Any) -> None:
 
 def send_message(connection: Connection, server: str, message: dict[str, Any]) -> bool:
     """Send a message that a server starts; False if it could not be sent."""
-    if connection.over:
+    if connection.state.over:
         return False
     try:
         # Internal: it is not an operation of the user, and a CLI may never answer it.
-        connection.send_request("mcp_message", {"server_name": server, "message": message}, internal=True)
+        connection.exchanges.send_request("mcp_message", {"server_name": server, "message": message}, internal=True)
     except Exception as error:
         connection.log.debug("a message of server %r was not sent: %s", server, error)
         return False
@@ -279,21 +279,13 @@ class Servers:
     def change(
         self, wire: Mapping[str, Any], inside: Mapping[str, Any]
     ) -> Generator[dict[str, Any], McpServersChange, McpServersChange]:
-        """Replace the servers. One replacement at a time: the shell sees to that.
+        """Replace the servers, by `wire`, all of them as they are sent, and `inside`, those of this process. One replacement at a time.
 
         New servers answer while the request is open, because the CLI may call them before it answers. Those that it has answer until
         it has accepted. A name that gets another server is removed first and added again: the CLI connects to a name once, and would
         continue with the tools of the server before.
 
-        Args:
-            wire: all servers as they are sent.
-            inside: those of this process.
-
-        Yields:
-            The servers to be sent; the answer is sent in, or what was raised instead is thrown in.
-
-        Returns:
-            The changes of both steps together.
+        Yields the servers to be sent; the answer is sent in, or what was raised instead is thrown in. Returns the changes of both steps.
         """
         replaced = {name for name in inside if name in self._entries and self._entries[name].server is not inside[name]}
         first: McpServersChange | None = None

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from hackamore.checked.functions import Answer
     from hackamore.tools import ToolServer
 
-__all__ = ["StdioConnection"]
-
 WAITING_CALLS = 256
 """How many calls may wait while others run; more are refused."""
 UNREAD_BYTES = 4 * 1024 * 1024

@@ -12,8 +12,9 @@ import msgspec
 
 from hackamore._engine.launch.discovery import SCRIPT_SUFFIXES, find_program
 from hackamore._engine.launch.encode import ROWS, ROWS_BY_NAME, in_process_servers, is_given, settings_object
+from hackamore._engine.launch.versions import FLAGS, CLIVersion
 from hackamore.checked.fields import suggestion, without_keys, wrong
-from hackamore.errors import OptionsError, StreamWarning, escape_terminal
+from hackamore.errors import OptionsError, StreamWarning, UnsupportedCLIVersionError, escape_terminal
 from hackamore.options.environment import CHILD_ID, inherited_variables
 from hackamore.options.kinds import (
     SERVERS,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from hackamore.checked.fields import Checked
     from hackamore.options.options import Options
 
-__all__ = ["LaunchPlan", "build_plan", "in_process_servers", "needs_session"]
+__all__ = ["LaunchPlan", "build_plan", "fit", "in_process_servers", "needs_session"]
 
 
 def build_environment(options: Options, base: Mapping[str, str], child_id: str) -> dict[str, str]:
@@ -390,3 +391,28 @@ def _wire_dicts(options: Options) -> list[tuple[str, type[Checked], Mapping[str,
             if kind is not None:
                 given.append((f"mcp_servers.{name}", kind, server))
     return [(path, kind, value) for path, kind, value in given if isinstance(value, Mapping)]
+
+
+_LATER_BYPASS = "--allow-dangerously-skip-permissions"
+
+
+def fit(plan: LaunchPlan, version: tuple[int, int, int]) -> LaunchPlan:
+    """Return the plan for a CLI version: flags that it does not know are replaced.
+
+    Raises:
+        UnsupportedCLIVersionError: an option needs a newer version; `option` names it.
+    """
+    argv, owners = list(plan.argv), list(plan.owners)
+    for place, (part, owner) in enumerate(zip(plan.argv, plan.owners, strict=True)):
+        # `extra_args` are the caller's decision. Versions between `without` and `known` were not tried: they get the flag.
+        flag = part.partition("=")[0]
+        seen = FLAGS.get(flag)
+        if not owner or owner == "extra_args" or place < plan.program_length or seen is None or version > seen.without:
+            continue
+        if flag == _LATER_BYPASS and "--permission-mode=bypassPermissions" in plan.argv:
+            argv[place] = "--dangerously-skip-permissions"  # of 2.0.20 and older
+            continue
+        raise UnsupportedCLIVersionError(str(CLIVersion(*version)), str(seen.known), option=owner, flag=flag)
+    if argv == list(plan.argv):
+        return plan
+    return msgspec.structs.replace(plan, argv=tuple(argv), owners=tuple(owners))

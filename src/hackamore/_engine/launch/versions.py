@@ -1,4 +1,4 @@
-"""Versions of the Claude Code CLI: comparing them, the version that added each flag, and plans for older versions.
+"""Versions of the Claude Code CLI: comparing them, and the version that added each flag.
 
 Starts nothing and reads no file.
 """
@@ -6,16 +6,9 @@ Starts nothing and reads no file.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-import msgspec
-
-from hackamore.errors import UnsupportedCLIVersionError
-
-if TYPE_CHECKING:
-    from hackamore._engine.launch.plan import LaunchPlan
-
-__all__ = ["CLIVersion", "FLAGS", "FirstSeen", "fit", "version_meets_minimum"]
+__all__ = ["CLIVersion", "FLAGS", "FirstSeen", "version_meets_minimum"]
 
 # Nine digits are enough for a date, and limit the work that a hostile output can cause. ASCII only: `\d` matches other digits.
 _VERSION = re.compile(r"(?<![0-9.])([0-9]{1,9})\.([0-9]{1,9})\.([0-9]{1,9})(?![0-9])")
@@ -121,34 +114,3 @@ def _table() -> dict[str, FirstSeen]:
 
 FLAGS: dict[str, FirstSeen] = _table()
 """The versions that added the flags. CLI 1.0.33 accepts every flag of Hackamore that is not listed here."""
-
-_LATER_BYPASS = "--allow-dangerously-skip-permissions"
-
-
-def fit(plan: LaunchPlan, version: tuple[int, int, int]) -> LaunchPlan:
-    """Return the plan for a CLI version: flags that it does not know are replaced, or refused.
-
-    Args:
-        plan: the plan for the current CLI.
-        version: the version that was found.
-
-    Returns:
-        The plan, changed or as it was.
-
-    Raises:
-        UnsupportedCLIVersionError: an option needs a newer version; `option` names it.
-    """
-    argv, owners = list(plan.argv), list(plan.owners)
-    for place, (part, owner) in enumerate(zip(plan.argv, plan.owners, strict=True)):
-        # `extra_args` are the caller's decision. Versions between `without` and `known` were not tried: they get the flag.
-        flag = part.partition("=")[0]
-        seen = FLAGS.get(flag)
-        if not owner or owner == "extra_args" or place < plan.program_length or seen is None or version > seen.without:
-            continue
-        if flag == _LATER_BYPASS and "--permission-mode=bypassPermissions" in plan.argv:
-            argv[place] = "--dangerously-skip-permissions"  # of 2.0.20 and older
-            continue
-        raise UnsupportedCLIVersionError(str(CLIVersion(*version)), str(seen.known), option=owner, flag=flag)
-    if argv == list(plan.argv):
-        return plan
-    return msgspec.structs.replace(plan, argv=tuple(argv), owners=tuple(owners))

@@ -103,21 +103,10 @@ def _op(
     needs: str = "",
     example: str = "",
 ) -> ControlRow:
-    """Return the row of an operation of `Session`.
+    """Return the row of an operation of `Session`; what is not given is as in `ControlRow`.
 
-    Args:
-        subtype: name on the wire.
-        summary: first line of the docstring.
-        parameters: fields that are parameters of the method.
-        more: further fields, as `_fields` reads them.
-        result: class of the answer.
-        shows: fields of the answer that the documentation names.
-        deadline: timeout.
-        method: name of the method; `subtype` if None.
-        note: further description.
-        by_hand: True if the method is written by hand.
-        needs: option without which it is refused.
-        example: a call, for the docstring.
+    `parameters` are fields that are parameters of the method, and `more` further ones, as `_fields` reads them. The name of the method
+    is `subtype` if `method` is None.
     """
     fields = (*parameters, *_fields(more))
     named = subtype if method is None else method

@@ -15,12 +15,15 @@ from hackamore.options.bounds import LONGEST_SECONDS
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from hackamore._engine.protocol.connection import Connection
+    from hackamore._engine.protocol.exchanges import InFlightRequest, Ledger
+    from hackamore._engine.protocol.turns import TurnTable
     from hackamore.messages import Message
     from hackamore.options.bounds import Timeouts
 
 TURN_KINDS = ("first_message", "idle", "turn")
 """The kinds of timeout that a turn can have, as `Timeouts` names them."""
+EXIT_SECONDS = 5.0
+"""For how long the exit status is awaited after the end of the output."""
 
 
 class Deadlines:
@@ -146,10 +149,13 @@ class TurnDeadlines:
     abandoned and the CLI keeps at it for another whole timeout), and silence does not count while a callback runs.
     """
 
-    def __init__(self, timeouts: Timeouts, deadlines: Deadlines, connection: Connection) -> None:
+    def __init__(
+        self, timeouts: Timeouts, deadlines: Deadlines, turns: TurnTable, in_flight: Ledger[InFlightRequest]
+    ) -> None:
         self._first_message, self._idle, self._turn = timeouts.first_message, timeouts.idle, timeouts.turn
         self._deadlines = deadlines
-        self._connection = connection
+        self._turns = turns
+        self._in_flight = in_flight
         self._given_up: set[str] = set()  # prompts whose timeout expired and that the CLI has not ended
         self._waiting_in_vain: set[str] = set()
         self._anew_at = self._answered_at = NEVER
@@ -172,7 +178,7 @@ class TurnDeadlines:
         if all(isinstance(message, CommandLifecycleMessage) for message in messages):
             return  # a report about a prompt is not a response to it
         for turn_id in turn_ids:
-            if turn_id in self._connection.turns:  # a result that waited for the store comes after its turn
+            if turn_id in self._turns:  # a result that waited for the store comes after its turn
                 self._deadlines.disarm("first_message", turn_id)
                 self._deadlines.arm("idle", turn_id, self._idle)
 
@@ -193,8 +199,7 @@ class TurnDeadlines:
 
     def expired(self, kind: str, turn_id: str, seconds: float) -> bool:
         """Return whether an expired timeout ends its turn; if the CLI could not keep it, it starts again."""
-        connection = self._connection
-        turn = connection.turns.get(turn_id)
+        turn = self._turns.get(turn_id)
         if turn is None:
             return False
         anew = self._anew_at if turn.state is TurnState.QUEUED else NEVER  # one that runs has had its time
@@ -203,12 +208,12 @@ class TurnDeadlines:
         if when > self._deadlines.now:
             self._deadlines.arm_at(kind, turn_id, when, seconds)
             return False
-        current = connection.turns.current_ids
+        current = self._turns.current_ids
         waits = not turn.written or (turn.state is TurnState.QUEUED and bool(current))
         stuck = bool(current) and all(each in self._given_up for each in current)
         if waits and stuck and turn_id in self._waiting_in_vain:
             waits = False  # a whole timeout later the CLI still works on a prompt that was interrupted for its timeout
-        if waits or (kind != "turn" and connection.answers_are_due):
+        if waits or (kind != "turn" and len(self._in_flight) > 0):
             # The session is not ready, the CLI works on another prompt, or it waits for a response of Hackamore.
             if stuck:
                 self._waiting_in_vain.add(turn_id)

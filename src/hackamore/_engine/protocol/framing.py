@@ -1,4 +1,4 @@
-"""Bytes into lines: the framing of the CLI's stdout.
+"""Bytes into lines, and lines into frames: the framing of the CLI's stdout. Damaged lines and those that are too long are judged.
 
 Rules. Lines end with the byte 0x0A and with nothing else; one 0x0D before it belongs to the line end. Text is not decoded here, so a
 character may be cut anywhere. A line may have `limit` bytes; one that has more is reported once, as soon as that is known, and its
@@ -8,7 +8,28 @@ line costs two copies and not one for each read.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from hackamore._engine.protocol import events
+from hackamore._engine.protocol.diagnostics import line_skipped
+from hackamore.errors import DecodeError, DecodeErrorLimitError
+from hackamore.messages import MESSAGE_TYPES, Frame, Message, decode
+from hackamore.messages.decode import CONTROL_TYPES, decode_all, decode_run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from hackamore._engine.protocol.turns import TurnTable
+    from hackamore.errors import StreamWarning
+    from hackamore.options.bounds import Limits
+
+_MANY_LINES = 8  # a token at a time brings one line: decoding in steps is for reads that have many
+_SHOWN_HEAD_BYTES = 200  # of the 8 KiB that the framer keeps, which are masked first
+_DECODED_ONCE = frozenset((*MESSAGE_TYPES.values(), *CONTROL_TYPES.values()))
+"""Frames that need no second look: the first one does not recognise a `system` frame."""
+
+Found: TypeAlias = "Frame | events.Event | DecodeErrorLimitError"
+"""A frame, an event about a line, or the error that too many bad lines are."""
 
 _HEAD_BYTES = 8 * 1024  # more than is shown: a secret at the end of what is shown is known by all of it
 _SAMPLE_BYTES = 4_096
@@ -106,3 +127,116 @@ def _split(data: bytes) -> list[bytes]:
         start = end + 1
     lines.append(data[start:] if start else data)
     return lines
+
+
+class FrameReader:
+    """Reads the frames of one side of a connection.
+
+    Args:
+        turns: an ordinary frame may name one of these prompts.
+        warn: called for each field that was left out, and for each line that is skipped.
+        plain: the messages that come in lists, and those of them that name no prompt.
+        fail_on_bad_lines: as for `Connection`.
+
+    Attributes:
+        mask: takes secrets out of a line that is not of the protocol, for errors and warnings. The host sets it for its launch.
+        received: True once any byte has come.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        turns: TurnTable,
+        warn: Callable[[StreamWarning], object],
+        plain: tuple[frozenset[type[Frame]], frozenset[type[Frame]]],
+        *,
+        fail_on_bad_lines: bool,
+    ) -> None:
+        self.mask: Callable[[bytes], bytes] = bytes
+        self.received: bool = False
+        self.last_bad_line: bytes | None = None
+        self._limits = limits
+        self._turns = turns
+        self._warn = warn
+        self._fails_on_bad_lines = fail_on_bad_lines
+        self._framer = LineFramer(limits.line_bytes)
+        self._always_plain, self._plain_and_nameless = plain
+        self._floods = False  # True after a read with plain messages alone: the next one is likely to have no others
+        self._bad_lines = 0
+
+    def receive_data(self, data: bytes) -> Iterable[list[Message] | Found]:
+        """Return what bytes bring, plain messages in lists. Apply each before the next is taken: it may name the prompt."""
+        self.received = True
+        lines = self._framer.receive_data(data)
+        plain = self._plain_and_nameless if self._turns.prompt_is_unknown else self._always_plain
+        # One other frame among them, and `decode_all` has worked for nothing: hence `_floods`.
+        if self._floods and len(lines) >= _MANY_LINES and (messages := decode_all(lines, plain)):
+            self._bad_lines = 0
+            return (messages,)
+        run: list[Message] = []
+        rest = iter(lines)
+        _, line = decode_run(rest, plain, run.append, _DECODED_ONCE)
+        if run:
+            self._bad_lines = 0
+        self._floods = line is None
+        if line is None:  # nearly always: a generator would cost as much as all else but decoding
+            return (run,) if run else ()
+        return self._closely(run, line, rest)
+
+    def _closely(
+        self, run: list[Message], line: Any, rest: Iterator[bytes | OversizedLine]
+    ) -> Iterator[list[Message] | Found]:
+        """Yield what was read, with lines that need a closer look: `line` is the first one."""
+        while True:
+            if run:
+                self._bad_lines = 0
+                yield run
+            if line is None:
+                return
+            if line.__class__ is bytes:
+                try:
+                    frame = decode(line, self._warn)
+                except DecodeError as error:
+                    if not line.isspace():  # an empty line with blanks in it is not a damaged frame
+                        yield from self._bad_line(error)
+                else:
+                    self._bad_lines = 0
+                    yield frame
+            elif line.__class__ is OversizedLine:
+                yield from self._long_line(line)
+            else:
+                self._bad_lines = 0
+                yield line
+            # The frame may have named the prompt, or shown that the CLI reports on prompts.
+            plain = self._plain_and_nameless if self._turns.prompt_is_unknown else self._always_plain
+            run = []
+            _, line = decode_run(rest, plain, run.append, _DECODED_ONCE)
+
+    def receive_eof(self) -> Iterator[Found]:
+        """Yield what is left of a last line without its end."""
+        tail = self._framer.receive_eof()
+        # A line that is too long was reported as soon as it was.
+        if isinstance(tail, bytes):
+            try:
+                frame = decode(tail, self._warn)
+            except DecodeError:  # a killed CLI stops in the middle of a line: it does not count as a bad one
+                self.last_bad_line = tail = self.mask(tail)
+                yield events.IncompleteLine(tail)
+            else:
+                yield frame
+
+    def _long_line(self, line: OversizedLine) -> Iterator[Found]:
+        head = self.mask(line.head)[:_SHOWN_HEAD_BYTES]  # a secret that a cut divides would not be recognised
+        if self._fails_on_bad_lines:
+            self._warn(line_skipped(line.size, head, self._limits.line_bytes))
+        else:
+            yield events.LongLine(line.size, head)
+
+    def _bad_line(self, error: DecodeError) -> Iterator[Found]:
+        self._bad_lines += 1
+        self.last_bad_line = error.line = self.mask(error.line)
+        # The error below it and the frames between hold the line as it came. `tblib` pickles them, reporters of errors send them.
+        error.__context__ = error.__traceback__ = None
+        yield events.BadLine(error, self._bad_lines)
+        if self._fails_on_bad_lines and self._bad_lines >= self._limits.consecutive_decode_errors:
+            yield DecodeErrorLimitError(self._bad_lines, error)

@@ -11,21 +11,23 @@ from hackamore.runtime.log import Log, logger, one_line
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hackamore._engine.protocol.connection import Connection
+    from hackamore._engine.protocol.machines import Machines
+    from hackamore._engine.protocol.turns import TurnTable
 
 __all__ = ["SessionLog", "issue", "logger", "one_line"]
 
 
 class SessionLog(Log):
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, state: Machines, turns: TurnTable) -> None:
         super().__init__()
         self.pid: Callable[[], int | None] = _unknown
-        self._connection = connection
+        self._state = state
+        self._turns = turns
 
     def ids(self) -> dict[str, Any]:
-        turns = self._connection.turns.current_ids
+        turns = self._turns.current_ids
         return {
-            "session_id": self._connection.session_id,
+            "session_id": self._state.session_id,
             "turn_id": turns[0] if turns else None,
             "pid": self.pid(),
         }

@@ -18,12 +18,13 @@ from hackamore.errors import DecodeError, DecodeErrorLimitError, LineTooLongErro
 from hackamore.messages import AssistantMessage, ResultMessage, StreamEvent, TextBlock, decode
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from hackamore._engine.protocol.connection import Connection
     from hackamore._engine.protocol.deadlines import Deadlines
     from hackamore.errors import HackamoreError, WarningCode
     from hackamore.messages import Message
+    from hackamore.messages.system import BackgroundTask
     from hackamore.options.bounds import Timeouts
     from hackamore.options.options import Options
 
@@ -216,13 +217,13 @@ class QueryCore:
             self._move(Trigger.INCOMPLETE_LAST_LINE, self._incomplete)  # otherwise the error quotes it
         after_error = self.state is State.RESULT_RECEIVED and self.results[-1].is_error
         if exit_code == 0 or after_error:  # the CLI exits 1 after each error result
-            empty = not connection.received and not self.results
+            empty = not connection.reader.received and not self.results
             trigger = Trigger.EXITED_EMPTY if empty else Trigger.EXITED_CLEAN
         elif self._strict_exit_status:
             trigger = Trigger.EXITED_WITH_ERROR_STRICT
         else:
             trigger = Trigger.EXITED_WITH_ERROR
-        self._move(trigger, _Exit(exit_code, connection.stderr_tail))
+        self._move(trigger, _Exit(exit_code, connection.state.stderr_tail))
 
     def _move(self, trigger: Trigger, fact: Any = None) -> None:
         """Look up the cell and do what it says."""
@@ -254,7 +255,7 @@ class QueryCore:
                 tail = fact.stderr_tail.decode("utf-8", "replace")
                 self.give("NONZERO_EXIT_AFTER_RESULT", text, exit_code=fact.exit_code, stderr_tail=tail)
             case Yield.WARN_CLI_DID_NOT_EXIT:
-                self.items.append(did_not_exit(fact.waited, self.connection.background_tasks))
+                self.items.append(did_not_exit(fact.waited, self.connection.conversation.background_tasks))
             case Yield.RAISE_TOO_MANY_DECODE_ERRORS:
                 self.terminal_error = DecodeErrorLimitError(fact.count, fact.error)
             case Yield.RAISE_LINE_TOO_LONG:
@@ -295,9 +296,9 @@ class Overtime:
         if isinstance(messages[-1], ResultMessage):
             self._deadlines.disarm("background", "")
 
-    def look(self, connection: Connection, *, waits: bool) -> None:
+    def look(self, tasks: Iterable[BackgroundTask], *, waits: bool) -> None:
         """Start or remove the timeouts; `waits` tells whether the exit of the CLI is all that is left to come."""
-        busy = waits and any(not task.ambient for task in connection.background_tasks)  # ambient tasks always run
+        busy = waits and any(not task.ambient for task in tasks)  # ambient tasks always run
         self._run("background", self._background, busy)
         self._run("after_result", self._after_result, waits and not busy)
 

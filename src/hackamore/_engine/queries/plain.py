@@ -7,15 +7,16 @@ It never waits and knows no clock. A shell passes on the bytes of the transport 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any
 
-from hackamore._engine.answering.observers import observers_of
+from hackamore._engine.answering.observers import Observed, observers_of
 from hackamore._engine.launch import needs_session
 from hackamore._engine.launch.plan import encode_prompt
 from hackamore._engine.protocol import events
-from hackamore._engine.protocol.connection import Connection, Role
-from hackamore._engine.protocol.deadlines import TURN_KINDS, Deadlines
+from hackamore._engine.protocol.connection import Connection
+from hackamore._engine.protocol.deadlines import EXIT_SECONDS, TURN_KINDS, Deadlines
 from hackamore._engine.protocol.log import SessionLog, issue
+from hackamore._engine.protocol.machines import Role
 from hackamore._engine.protocol.states.query import State
 from hackamore._engine.queries.ending import Overtime, QueryCore
 from hackamore.checked.functions import callback_failure, guarded
@@ -29,13 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from hackamore._engine.answering.observers import Observers
-    from hackamore.errors import HackamoreError, WarningCode
+    from hackamore.errors import HackamoreError
     from hackamore.messages import Message
     from hackamore.options.options import Options
-
-
-EXIT_SECONDS = 5.0
-"""How long the exit status may come after the end of the output."""
 
 
 def is_steered(prompt: object, options: Options) -> bool:
@@ -101,9 +98,8 @@ class PlainQuery:
         )
         self.core: QueryCore = QueryCore(self.connection, options)
         self.log: SessionLog = self.connection.log
-        self.observers: Observers | None = observers_of(
-            options, _Observed(self, options), self.core.warned, self.log.ids
-        )
+        subject = Observed("query", options, self.connection.state, self.core.warned, self._end_turn)
+        self.observers: Observers | None = observers_of(options, subject, self.core.warned, self.log.ids)
         self.output_ended: bool = False
         self.start_error: HackamoreError | None = None
         self._started_at = 0.0
@@ -121,7 +117,7 @@ class PlainQuery:
         if self.observers is not None:
             self.observers.launched()
         self._started_at = self._deadlines.now = now
-        self.connection.begin_start()
+        self.connection.state.begin_start()
         prepare()  # takes as long as all imports of a query: the CLI starts meanwhile
         self._deadlines.arm("first_message", "", self._timeouts.first_message)
         self._deadlines.arm("turn", "", self._timeouts.turn)
@@ -129,7 +125,7 @@ class PlainQuery:
     @property
     def turn_open(self) -> bool:
         """True while the model may be at work."""
-        return self.connection.at_work
+        return self.connection.conversation.at_work
 
     def crashed(self, exit_code: int | None) -> bool:
         """Return whether an exit with this code is a crash: then nothing that the process started may stay."""
@@ -169,7 +165,8 @@ class PlainQuery:
                 return
             match kind:
                 case "first_message" | "idle" | "turn":
-                    self.core.given_up(TurnTimeoutError(kind, seconds, api_error=self.connection.api_error))
+                    api_error = self.connection.conversation.api_error
+                    self.core.given_up(TurnTimeoutError(kind, seconds, api_error=api_error))
                 case _:
                     self.core.still_running(seconds, stderr_tail)
 
@@ -190,6 +187,10 @@ class PlainQuery:
         else:
             self.wake()
 
+    def _end_turn(self, turn_id: str | None, error: HackamoreError) -> None:
+        if turn_id in (ONE_TURN, None):
+            self.end(error)
+
     def _apply_end(self) -> None:
         error = self._end_error
         if error is not None and not self.core.over:
@@ -205,7 +206,7 @@ class PlainQuery:
         # No event ends the turn of a one-way launch.
         if error is None and last is not None and observers.is_open(ONE_TURN):
             observers.turn_changed(ONE_TURN, "failed" if last.is_error else "completed", None)
-        observers.ended(error, self.connection.exit_code)
+        observers.ended(error, self.connection.state.exit_code)
 
     def _pump(self, size: int = 0) -> None:
         """Apply the news of the connection, and the end that an observer asks for."""
@@ -243,7 +244,7 @@ class PlainQuery:
                 case _:  # the state of the CLI: the connection keeps it
                     pass
         if self.core.results:
-            self._overtime.look(self.connection, waits=True)
+            self._overtime.look(self.connection.conversation.background_tasks, waits=True)
 
     def _heard(self, messages: list[Message]) -> None:
         """Let the timeouts follow the messages."""
@@ -255,24 +256,3 @@ class PlainQuery:
         elif self._limits_silence:
             deadlines.disarm("first_message", "")
             deadlines.arm("idle", "", self._timeouts.idle)
-
-
-class _Observed:
-    """A query as its observers see it."""
-
-    def __init__(self, query: PlainQuery, options: Options) -> None:
-        self._query = query
-        self.kind: Literal["query", "session"] = "query"
-        self.model: str | None = options.model
-        self.options: Options = options
-
-    @property
-    def session_id(self) -> str | None:
-        return self._query.connection.session_id
-
-    def warn(self, code: str, message: str, **context: object) -> None:
-        self._query.core.warned(StreamWarning(cast("WarningCode", code), message, context))
-
-    def end_turn(self, turn_id: str | None, error: HackamoreError) -> None:
-        if turn_id in (ONE_TURN, None):
-            self._query.end(error)

@@ -108,13 +108,8 @@ def steering_reasons(prompt: object, options: Options) -> list[str]:
 class Feeder:
     """Reads an iterable of prompts, in a job like that of a callback, but with no answer to write.
 
-    Args:
-        source: the iterable.
-        send: takes a prompt, in the task or thread of the reader; it must not wait or raise.
-        done: takes what went wrong, if anything did; called where the core of the session may be touched.
-
-    Attributes:
-        job: the job that reads.
+    `send` takes a prompt, in the task or thread of the reader, and must not wait or raise. `done` takes what went wrong, if anything did,
+    where the core of the session may be touched.
     """
 
     __slots__ = ("_count", "_done", "_room", "_send", "_source", "job")

@@ -25,16 +25,13 @@ _LONGEST_REASON = 300
 
 
 class Attempts:
-    """The attempts of one `run`.
+    """The attempts of one `run`; OptionsError says that no retry is possible with this prompt, transport or options.
 
     Args:
         retry: the policy; None makes one attempt.
         check: raise an error result.
         reopened: True if the transport gives a new connection for each attempt.
         goes_on: returns whether the session that makes all attempts can still be used; None if each attempt has a CLI of its own.
-
-    Raises:
-        OptionsError: a retry is not possible with this prompt, transport or options.
     """
 
     def __init__(

@@ -13,18 +13,20 @@ import sys
 from collections import deque
 from collections.abc import Mapping
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from hackamore._engine.answering.jobs import SessionParts
-from hackamore._engine.answering.observers import observers_of
+from hackamore._engine.answering.observers import Observed, observers_of
 from hackamore._engine.answering.routing import Callbacks
 from hackamore._engine.launch import in_process_servers
 from hackamore._engine.launch.encode import external_servers
 from hackamore._engine.protocol import events as core_events
-from hackamore._engine.protocol.connection import SETTLE_SECONDS, Connection, Role
+from hackamore._engine.protocol.connection import Connection
 from hackamore._engine.protocol.control import row_for
-from hackamore._engine.protocol.deadlines import Deadlines, TurnDeadlines
+from hackamore._engine.protocol.conversation import SETTLE_SECONDS
+from hackamore._engine.protocol.deadlines import EXIT_SECONDS, Deadlines, TurnDeadlines
 from hackamore._engine.protocol.log import SessionLog, one_line
+from hackamore._engine.protocol.machines import Role
 from hackamore._engine.protocol.states.session import Ending, SessionActivity, SessionState, TurnState
 from hackamore._engine.queries.prompts import PRIORITIES
 from hackamore._engine.session.events import (
@@ -73,19 +75,6 @@ if TYPE_CHECKING:
     from hackamore.messages.results import ServerInfo
     from hackamore.messages.system import BackgroundTask
 
-__all__ = [
-    "SessionBase",
-    "SessionCore",
-    "checked_content",
-    "checked_timeout",
-    "driver_error",
-    "prompt_fields",
-    "sent_servers",
-]
-
-
-EXIT_SECONDS = 5.0
-"""For how long the exit status is awaited after the end of the output."""
 _WARNINGS_KEPT = 1_000  # a field that is new in each frame warns in each frame
 
 _OWN_FIELDS = frozenset({"type", "message", "uuid", "priority"})
@@ -149,15 +138,25 @@ class SessionCore(Generic[A]):
             mirrored=options.session_store is not None,
         )
         self.deadlines: Deadlines = Deadlines()
-        self._turn_deadlines = TurnDeadlines(options.timeouts, self.deadlines, self.connection)
+        self._turn_deadlines = TurnDeadlines(
+            options.timeouts, self.deadlines, self.connection.turns, self.connection.exchanges.in_flight
+        )
         self.audience = audience(self)
         self.kind: Literal["query", "session"] = "query" if audience.in_order else "session"
         self._reach = self._holder = Reach(lambda: self.session() if self.session is not None else None)
         self._senders: dict[str, Reach] = {}
         self.log: SessionLog = self.connection.log
-        self.observers: Observers | None = observers_of(options, _Observed(self), self.warn, self.log.ids)
+        subject = Observed(
+            self.kind,
+            options,
+            self.connection.state,
+            self.warn,
+            lambda turn_id, error: post(lambda: self.give_up_turn(turn_id, error)),
+        )
+        self.observers: Observers | None = observers_of(options, subject, self.warn, self.log.ids)
         parts = SessionParts(
             self.connection,
+            self.connection.exchanges,
             self.deadlines,
             self._turn_deadlines.answered,
             self.warn,
@@ -212,7 +211,7 @@ class SessionCore(Generic[A]):
     @property
     def needs_driver(self) -> bool:
         """True while the driver has to look itself: there are warnings to tell, a stop was requested, or the session is over."""
-        return bool(self._to_tell) or self._request is not Request.NONE or self.connection.ending is not None
+        return bool(self._to_tell) or self._request is not Request.NONE or self.connection.state.ending is not None
 
     def deliver_warnings(self) -> None:
         """Log new warnings and call `on_warning` for them. Called where user code may run."""
@@ -241,7 +240,7 @@ class SessionCore(Generic[A]):
     def expire(self, now: float, stderr_tail: bytes) -> None:
         """Apply expired timeouts, after processing data that has already arrived."""
         connection = self.connection
-        if connection.has_news:
+        if connection.outbox.waiting:
             self.pump(now)  # data that came in time counts, also if this program was too busy to read it
         for kind, name, seconds in self.deadlines.passed(now):
             match kind:
@@ -250,11 +249,11 @@ class SessionCore(Generic[A]):
                 case "callback":
                     self.callbacks.expire(name, seconds)
                 case "settle":
-                    connection.settle()
+                    connection.conversation.settle()
                 case "first_message" | "idle" | "turn":
                     if self._turn_deadlines.expired(kind, name, seconds):
                         self.audience.turn_given_up(
-                            name, TurnTimeoutError(kind, seconds, api_error=connection.api_error)
+                            name, TurnTimeoutError(kind, seconds, api_error=connection.conversation.api_error)
                         )
                 case "store" if self.storing is not None:
                     self.storing.expire(name, seconds)
@@ -275,7 +274,7 @@ class SessionCore(Generic[A]):
 
     def initialize(self, plan: LaunchPlan, now: float, mask: Callable[[bytes], bytes]) -> None:
         """Write `initialize`. `mask` takes secrets out of lines that errors show."""
-        self.deadlines.now, self.connection.mask = now, mask
+        self.deadlines.now, self.connection.reader.mask = now, mask
         if self.log.isEnabledFor(logging.DEBUG):
             self.log.debug("started; %s", one_line(plan.describe()))
         prepare()
@@ -305,16 +304,16 @@ class SessionCore(Generic[A]):
     def begin_stop(self, now: float) -> None:
         """Stop: refuse new calls, interrupt a running turn, and limit the time for that. Further calls do nothing."""
         connection = self.connection
-        if connection.lifecycle is SessionState.STOPPING:
+        if connection.state.lifecycle is SessionState.STOPPING:
             return
         self.ask_stop()
         self.deadlines.now = now
         connection.begin_stop()
         # `working` is also a turn that the CLI began by itself: it ran for 5 s after the stop, with tools and all.
-        if not connection.over and connection.working and not self.abandoned:
+        if not connection.state.over and connection.conversation.working and not self.abandoned:
             waiting = any(turn.state is TurnState.QUEUED for turn in connection.turns.open)
             try:
-                connection.interrupt(cancel_queued=waiting, internal=True)  # else the CLI takes up what waits
+                connection.exchanges.interrupt(cancel_queued=waiting, internal=True)  # else the CLI takes up what waits
             except HackamoreError:
                 return
             self.deadlines.arm("stop", "", self.interrupt_seconds)
@@ -329,10 +328,10 @@ class SessionCore(Generic[A]):
         if self._input_broke:
             return
         self._input_broke = True
-        if self.connection.over or self.stop_asked:  # a stop closes the input itself
+        if self.connection.state.over or self.stop_asked:  # a stop closes the input itself
             return
         self.deadlines.now = now
-        self.connection.input_broke()
+        self.connection.outbox.input_broke()
         self.deadlines.arm("input", "", EXIT_SECONDS)
 
     def input_closed(self, now: float) -> None:
@@ -345,10 +344,10 @@ class SessionCore(Generic[A]):
     def may_end(self) -> bool:
         """True once the process is to be stopped: the session is over or abandoned, or no wait is left."""
         connection = self.connection
-        if connection.over or self.abandoned:
+        if connection.state.over or self.abandoned:
             return True
-        if connection.lifecycle is not SessionState.STOPPING or (
-            connection.working and self.deadlines.is_armed("stop", "")
+        if connection.state.lifecycle is not SessionState.STOPPING or (
+            connection.conversation.working and self.deadlines.is_armed("stop", "")
         ):
             return False
         return not (self.expects_output_after_close or self.deadlines.is_armed("last_words", ""))
@@ -356,14 +355,14 @@ class SessionCore(Generic[A]):
     @property
     def expects_output_after_close(self) -> bool:
         """True while a stop is to close stdin and read on: what the CLI writes to its transcript when it exits belongs to the store."""
-        if self.storing is None or self._last_words or self.connection.over or self.abandoned:
+        if self.storing is None or self._last_words or self.connection.state.over or self.abandoned:
             return False
-        return self.connection.lifecycle is SessionState.STOPPING and not self.connection.working
+        return self.connection.state.lifecycle is SessionState.STOPPING and not self.connection.conversation.working
 
     def drain_after_close(self, now: float) -> None:
         self._last_words = True
         self.deadlines.now = now
-        self.connection.input_was_closed()
+        self.connection.outbox.input_was_closed()
         self.deadlines.arm("last_words", "", self.options.timeouts.stop_grace)
 
     @property
@@ -384,25 +383,25 @@ class SessionCore(Generic[A]):
         """True if the model may be at work, or the session is lost."""
         connection = self.connection
         # Background work counts: in a grace period the CLI would continue it.
-        return connection.at_work or connection.ending is Ending.FAILED or self.abandoned
+        return connection.conversation.at_work or connection.state.ending is Ending.FAILED or self.abandoned
 
     def crashed(self, exit_code: int | None) -> bool:
-        last = self.connection.last_result  # 2.1.327 exits 1 after an error result
+        last = self.connection.conversation.last_result  # 2.1.327 exits 1 after an error result
         after_error = exit_code is not None and exit_code > 0 and last is not None and last.is_error
         return len(self.connection.turns) > 0 or (exit_code != 0 and not after_error)
 
     def ends_well(self, exit_code: int | None) -> bool:
         """Return whether the session is still to end, and not by a crash: then the store has everything before readers see the end."""
-        return not self.connection.over and (self.stop_asked or not self.crashed(exit_code))
+        return not self.connection.state.over and (self.stop_asked or not self.crashed(exit_code))
 
     @property
     def quiet(self) -> bool:
         """True while the CLI is quiet, and no result waits for the store."""
-        return self.connection.quiet and not (self.storing is not None and self.storing.holds)
+        return self.connection.conversation.quiet and not (self.storing is not None and self.storing.holds)
 
     def lost(self, reason: str, now: float) -> None:
         """End the session, if it has not ended, because nothing drives it any more."""
-        if not self.connection.over:
+        if not self.connection.state.over:
             self.connection.fail(SessionClosedError(expected=False, reason=reason))
         self.pump(now)
 
@@ -415,7 +414,7 @@ class SessionCore(Generic[A]):
     def lend(self, conversation: str | None, caller: Any, context: contextvars.Context | None) -> None:
         """Set the caller that has the session from now on. Open work belongs to the caller before."""
         self._holder = self._holder.lent(conversation, caller, context)
-        if not self.connection.at_work:
+        if not self.connection.conversation.at_work:
             self._reach = self._holder
 
     def ask(self, subtype: str, fields: Mapping[str, Any], operation: str, timeout: float | None, now: float) -> Answer:
@@ -425,7 +424,7 @@ class SessionCore(Generic[A]):
         row = row_for(subtype)
         if row is not None and row.needs and not getattr(self.options, row.needs):
             raise CheckpointingNotEnabledError
-        answer = Answer(self.connection.send_request(subtype, fields, operation=operation))
+        answer = Answer(self.connection.exchanges.send_request(subtype, fields, operation=operation))
         self._answers[answer.request_id] = answer
         if self.observers is not None:
             self.observers.request_sent(answer.request_id, operation)
@@ -443,7 +442,7 @@ class SessionCore(Generic[A]):
         """Drop an answer that no caller waits for any more."""
         self._answers.pop(answer.request_id, None)
         self.deadlines.disarm("request", answer.request_id)
-        self.connection.cancel_request(answer.request_id)
+        self.connection.exchanges.cancel_request(answer.request_id)
 
     def send(
         self,
@@ -459,9 +458,9 @@ class SessionCore(Generic[A]):
             fields = {"client_composed": True, **(fields or {})}  # no `@path`, no slash commands (CLI 2.1.248)
         content = checked_content(prompt)
         sender = self._holder.lent(self._holder.conversation, self._holder.caller, context)
-        begins = not self.connection.working  # else it begins when the CLI takes it up
+        begins = not self.connection.conversation.working  # else it begins when the CLI takes it up
         if self.observers is None:
-            turn = Progress(self.connection.send_prompt(content, turn_id=turn_id, fields=fields))
+            turn = Progress(self.connection.conversation.send_prompt(content, turn_id=turn_id, fields=fields))
         else:
             turn = Progress(self._send_observed(self.observers, content, turn_id, fields))
         self._senders[turn.id] = sender
@@ -475,11 +474,11 @@ class SessionCore(Generic[A]):
         self, observers: Observers, content: Any, turn_id: str | None, fields: Mapping[str, Any] | None
     ) -> str:
         """Send a prompt that an observer may refuse; return its id."""
-        self.connection.check_prompts()  # first: observers hear of nothing that cannot be sent
-        turn_id = turn_id or self.connection.new_uuid()
+        self.connection.conversation.check_prompts()  # first: observers hear of nothing that cannot be sent
+        turn_id = turn_id or self.connection.conversation.new_uuid()
         observers.prompt_sending(turn_id, content)
         try:
-            return self.connection.send_prompt(content, turn_id=turn_id, fields=fields)
+            return self.connection.conversation.send_prompt(content, turn_id=turn_id, fields=fields)
         except Exception as error:  # a budget has reserved a model call for it
             observers.turn_changed(turn_id, "failed", error if isinstance(error, HackamoreError) else None)
             raise
@@ -499,7 +498,7 @@ class SessionCore(Generic[A]):
 
     def _give_up_own_work(self, error: HackamoreError) -> None:
         connection = self.connection
-        if connection.over or self.stop_asked:  # a stop has interrupted it already
+        if connection.state.over or self.stop_asked:  # a stop has interrupted it already
             return
         if self.kind == "query":  # it ends with each turn that timed out
             self.audience.turn_given_up("", error)
@@ -509,12 +508,12 @@ class SessionCore(Generic[A]):
     def interrupt_all(self, *, cancel_queued: bool) -> None:
         """Interrupt the running turn and stop background agents; prompts that wait are cancelled, or begin then."""
         connection = self.connection
-        if connection.over or self.stop_asked:
+        if connection.state.over or self.stop_asked:
             return
-        connection.interrupt(cancel_queued=cancel_queued, internal=True)
-        for task in connection.background_tasks:
+        connection.exchanges.interrupt(cancel_queued=cancel_queued, internal=True)
+        for task in connection.conversation.background_tasks:
             if task.task_type != "local_bash":  # a command costs nothing
-                connection.send_request("stop_task", {"task_id": task.task_id}, internal=True)
+                connection.exchanges.send_request("stop_task", {"task_id": task.task_id}, internal=True)
 
     # -- what happened -------------------------------------------------------------------------------------------------
 
@@ -523,9 +522,9 @@ class SessionCore(Generic[A]):
         self.deadlines.now = now
         connection = self.connection
         storing, observers = self.storing, self.observers
-        news = connection.has_news
+        news = connection.outbox.waiting
         noted = news and self.log.isEnabledFor(logging.DEBUG)
-        while connection.has_news:
+        while connection.outbox.waiting:
             for event in connection.events_received():
                 if noted:
                     _log(self.log, event)
@@ -538,14 +537,15 @@ class SessionCore(Generic[A]):
         if self.deadlines:
             if news:  # with any message the CLI is at work: `after_result` counts its silence
                 self.deadlines.disarm("after_result", "")
-            if news or not connection.unsettled:
+            if news or not connection.conversation.unsettled:
                 self.deadlines.disarm("settle", "")  # keep-alives do not count, and postpone nothing
-        if connection.unsettled and not self.deadlines.is_armed("settle", ""):
+        if connection.conversation.unsettled and not self.deadlines.is_armed("settle", ""):
             self.deadlines.arm("settle", "", SETTLE_SECONDS)
         self.audience.pumped()
         if storing is not None and storing.holds:
             return
-        if self.settled.waiters and (connection.quiet or connection.over or not len(connection.turns)):
+        over = connection.state.over or not len(connection.turns)
+        if self.settled.waiters and (over or connection.conversation.quiet):
             self.settled.wake()
 
     def callback_ended(self, job: Job, outcome: object, error: BaseException | None, now: float) -> None:
@@ -644,7 +644,7 @@ class SessionCore(Generic[A]):
             last = SessionCompleted(event.exit_code)
         self.audience.session_event(last)
         if not self.ready.is_set:
-            self.start_error = self.start_error or self.connection.closed_error()
+            self.start_error = self.start_error or self.connection.state.closed_error()
             self.ready.set()
         self.audience.ended(event)
         self.settled.wake()  # `wait_idle` raises: with turns open it is never quiet
@@ -665,7 +665,7 @@ class SessionBase:
 
     def _require_start(self, call: str) -> None:
         """Raise SessionNotStartedError if the session was not started: the call would wait for ever."""
-        if self._core.connection.lifecycle is SessionState.NEW:
+        if self._core.connection.state.lifecycle is SessionState.NEW:
             raise SessionNotStartedError(call)
 
     @property
@@ -676,57 +676,37 @@ class SessionBase:
     @property
     def state(self) -> SessionState:
         """The state: `new`, `starting`, `initializing`, `running`, `stopping`, `stopped` or `failed`."""
-        return self._core.connection.lifecycle
+        return self._core.connection.state.lifecycle
 
     @property
     def activity(self) -> SessionActivity:
         """The activity that the CLI reports: `running`, `idle`, `requires_action`; `unknown` before its first report."""
-        return self._core.connection.activity
+        return self._core.connection.conversation.activity
 
     @property
     def background_tasks(self) -> tuple[BackgroundTask, ...]:
         """The background tasks, as last reported."""
-        return self._core.connection.background_tasks
+        return self._core.connection.conversation.background_tasks
 
     @property
     def server_info(self) -> ServerInfo | None:
         """The answer of the CLI to `initialize`; None before it, and without one."""
-        return self._core.connection.server_info
+        return self._core.connection.conversation.server_info
 
     @property
     def session_id(self) -> str | None:
         """The session, as soon as a message has named it: for `Options(resume=...)`."""
-        return self._core.connection.session_id
+        return self._core.connection.state.session_id
 
     @property
     def exit_code(self) -> int | None:
         """The CLI's exit code, once it is known; negative for a signal."""
-        return self._core.connection.exit_code
+        return self._core.connection.state.exit_code
 
     @property
     def warnings(self) -> list[StreamWarning]:
         """The last thousand warnings."""
         return list(self._core.warnings)
-
-
-class _Observed:
-    """A session as its observers see it."""
-
-    def __init__(self, core: SessionCore[Any]) -> None:
-        self._core = core
-        self.kind: Literal["query", "session"] = core.kind
-        self.model: str | None = core.options.model
-        self.options: Options = core.options
-
-    @property
-    def session_id(self) -> str | None:
-        return self._core.connection.session_id
-
-    def warn(self, code: str, message: str, **context: object) -> None:
-        self._core.warn(StreamWarning(cast("WarningCode", code), message, context))
-
-    def end_turn(self, turn_id: str | None, error: HackamoreError) -> None:
-        self._core.post(lambda: self._core.give_up_turn(turn_id, error))
 
 
 def driver_error(error: Exception) -> HackamoreError:

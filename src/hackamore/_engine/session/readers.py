@@ -285,8 +285,8 @@ class Readers:
 
     def add(self, inbox: Inbox, *, events: bool) -> None:
         connection = self._core.connection
-        if connection.over:
-            inbox.end(None if events else connection.terminal_error)  # the last event tells how it ended
+        if connection.state.over:
+            inbox.end(None if events else connection.state.terminal_error)  # the last event tells how it ended
         else:
             inbox.unread = self._unread
             (self._events if events else self._messages).add(inbox)
@@ -318,7 +318,7 @@ class Readers:
     def held(self) -> None:
         """Check the limit of unread messages and open requests: a warning at half of it, failure beyond it."""
         # Requests count as well: a flood of hooks behind a slow callback takes memory like unread messages.
-        held = self._unread.count() + self._besides() + self._core.connection.in_flight_bytes
+        held = self._unread.count() + self._besides() + self._core.connection.exchanges.in_flight.size
         if held > self._limit:
             self._core.connection.fail(SlowConsumerError(held, self._limit))
         elif held * 2 > self._limit:
@@ -365,7 +365,7 @@ class Readers:
             size = size_of(event)
             for inbox in inboxes:
                 inbox.add((event,), size)
-            if not self._core.connection.over:  # a session that is over has no limit to warn of
+            if not self._core.connection.state.over:  # a session that is over has no limit to warn of
                 self.held()
 
     def pumped(self) -> None:
@@ -374,7 +374,7 @@ class Readers:
     def exit_timeout_expired(self, kind: str, seconds: float, stderr_tail: bytes) -> None:
         """Warn and stop, if it was `finish` that waited for the exit."""
         if kind == "finish":
-            self._core.warn(did_not_exit(seconds, self._core.connection.background_tasks))
+            self._core.warn(did_not_exit(seconds, self._core.connection.conversation.background_tasks))
             self._core.ask_stop()
 
     def dismiss(self, error: HackamoreError) -> None:

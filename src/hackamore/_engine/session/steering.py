@@ -72,7 +72,7 @@ class SteeredQuery:
         """True if the stream says how a start failed: because of a prompt, or by a result in place of a start."""
         error = self._session.start_error
         return not isinstance(error, StartError) or (
-            self._connection.exited and self._connection.last_result is not None
+            self._connection.state.exited and self._connection.conversation.last_result is not None
         )
 
     def take(self) -> list[Item]:
@@ -90,7 +90,7 @@ class SteeredQuery:
             self._feeder = Feeder(prompts, self._send_later, self._prompts_ended)
             return
         self._send(one_prompt(prompts), now)
-        self._connection.close_input()
+        self._connection.outbox.close_input()
 
     def _send(self, prompt: OnePrompt, now: float) -> None:
         self._session.send(prompt.content, prompt.fields, now, prompt.turn_id)
@@ -115,8 +115,8 @@ class SteeredQuery:
         def end() -> None:  # after the prompts, which are posted as well
             if problem is not None:
                 self._connection.fail(problem)
-            elif not self._connection.over:
-                self._connection.close_input()
+            elif not self._connection.state.over:
+                self._connection.outbox.close_input()
 
         self._session.post(end)
 
@@ -183,12 +183,13 @@ class SteeredQuery:
     def pumped(self) -> None:
         """Limit how long the CLI may stay once every prompt was answered."""
         connection = self._connection
-        waits = connection.finishing and not (connection.over or connection.input_closed or len(connection.turns))
-        self._overtime.look(connection, waits=waits)
+        state = connection.state
+        waits = state.finishing and not (state.over or state.input_closed or len(connection.turns))
+        self._overtime.look(connection.conversation.background_tasks, waits=waits)
 
     def exit_timeout_expired(self, kind: str, seconds: float, stderr_tail: bytes) -> None:
         """End the query, unless the CLI waits for an answer of a callback."""
-        if kind in ("after_result", "background") and self._connection.answers_are_due:
+        if kind in ("after_result", "background") and self._connection.exchanges.in_flight:
             self._session.deadlines.arm(kind, "", seconds)
             return
         self.core.still_running(seconds, stderr_tail)
@@ -206,7 +207,7 @@ class SteeredQuery:
         self.more.wake()
 
     def _judged(self) -> None:
-        if self.core.over and not self._connection.over:
+        if self.core.over and not self._connection.state.over:
             if self.core.terminal_error is not None:
                 self._connection.fail(self.core.terminal_error)
             else:

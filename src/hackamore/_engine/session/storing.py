@@ -256,13 +256,13 @@ class Storing:
         text = f"The session store did not take entries of {what}: {problem.error}. {then}"
         warning = StreamWarning("STORE_FAILED", text, {"key": problem.key, "given_up": problem.given_up})
         warning.exception = problem.exception
-        if core.connection.over:  # readers have their end: the log and `on_warning` are left
+        if core.connection.state.over:  # readers have their end: the log and `on_warning` are left
             core.warnings.append(warning)
             core.queue_warning(warning)
             return
         core.warn(warning)
         turns = tuple(self._turns) or core.connection.turns.current_ids
-        core.audience.messages([_message(problem, core.connection.session_id)], turns)
+        core.audience.messages([_message(problem, core.connection.state.session_id)], turns)
 
 
 def _shown(key: StoreKey | None) -> str:

@@ -263,14 +263,9 @@ class Mirror:
     def failed(
         self, error: str, exception: BaseException | None = None, *, again: bool, lost: bool = False
     ) -> float | None:
-        """Record a failed attempt.
+        """Record a failed attempt; return the seconds after which `rested` is to be called, None if no further attempt follows now.
 
-        Args:
-            again: another attempt may follow now; else the entries wait for the next occasion.
-            lost: no attempt can succeed any more.
-
-        Returns:
-            The seconds after which `rested` is to be called; None if no further attempt follows now.
+        Without `again` the entries wait for the next occasion; `lost` means that no attempt can succeed any more.
         """
         current = self._current
         if current is None:

@@ -88,18 +88,11 @@ def wants_store(options: Options) -> bool:
 def resume_steps(
     options: Options, make_folder: Callable[[], str], remove_folder: Callable[[str], None]
 ) -> Generator[Step, Any, Private | None]:
-    """Yield the calls that a resume takes; the result of each is sent back.
+    """Yield the calls that a resume takes; the result of each is sent back. Return the private folder; None without such a session.
 
     Args:
-        options: `resume` or `continue_conversation`, `session_store`, `cwd`, and those that name the user's configuration.
         make_folder: makes an empty folder that only this user can read.
         remove_folder: removes it if a call fails, or the caller does not continue.
-
-    Returns:
-        The private folder; None if the store does not have the session.
-
-    Raises:
-        StoreError: the store returned something unusable.
     """
     store: Any = options.session_store
     here = project_key(options.cwd)
@@ -135,13 +128,9 @@ def resume_steps(
 def load_steps(
     store: Any, here: str, session_id: str, warnings: list[StreamWarning]
 ) -> Generator[Step, Any, tuple[StoreKey, dict[str, list[Any]]]]:
-    """Yield the calls that read a session from a store; the result of each is sent back.
+    """Yield the calls that read a session from a store; the result of each is sent back. `here` is the project to look in first.
 
-    Args:
-        here: the project to look in first.
-
-    Returns:
-        The place of the session, and its entries: "" for the main transcript, subpaths for the others.
+    Return the place of the session, and its entries: "" for the main transcript, subpaths for the others.
     """
     key: StoreKey = {"project_key": here, "session_id": session_id}
     entries = _entries((yield Step(store.load, (key,), "load")), "load", session_id)
@@ -307,12 +296,7 @@ def _read_lines(path: Path) -> list[Any]:
 def materialise(folder: str, options: Options, project: str, session_id: str, parts: dict[str, list[Any]]) -> None:
     """Write a session and the user's configuration into a folder that the CLI can use as its own.
 
-    Args:
-        parts: its entries: "" for the main transcript, subpaths for the others.
-
-    Raises:
-        OSError: a file cannot be written; the folder is left to be removed.
-        StoreError: an entry cannot be written as JSON.
+    `parts` are its entries: "" for the main transcript, subpaths for the others. After an OSError the folder is left to be removed.
     """
     write_parts(folder, project, session_id, parts)
     _bring_configuration(Path(folder), *user_config(options))

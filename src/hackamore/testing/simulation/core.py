@@ -118,12 +118,12 @@ class Host:
 
     def respond(self, request_id: str, answer: dict[str, Any] | None) -> None:
         """Answer a control request of the host."""
-        self.connection.send_response(request_id, answer)
+        self.connection.exchanges.send_response(request_id, answer)
         self.flush()
 
     def refuse(self, request_id: str, text: str, code: str | None) -> None:
         """Answer a control request of the host with an error."""
-        self.connection.send_error(request_id, text, code)
+        self.connection.exchanges.send_error(request_id, text, code)
         self.flush()
 
     def garbage(self, data: bytes) -> None:
@@ -193,7 +193,7 @@ class Host:
 
     def ask(self, subtype: str, fields: dict[str, Any]) -> str:
         """Send a request; return its id."""
-        request_id = self.connection.send_request(subtype, fields)
+        request_id = self.connection.exchanges.send_request(subtype, fields)
         self._asked[request_id] = subtype
         if self.input_ended:
             self._answers[request_id] = None
@@ -237,9 +237,9 @@ class Host:
             server, number = self._calls.pop(request_id)
             params = {"requestId": number, "reason": "AbortError: remote-cancel"}
             message = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
-            self.connection.send_request("mcp_message", {"server_name": server, "message": message})
+            self.connection.exchanges.send_request("mcp_message", {"server_name": server, "message": message})
         else:
-            self.connection.cancel_request(request_id)
+            self.connection.exchanges.cancel_request(request_id)
         self._answers[request_id] = None
         self.flush()
 

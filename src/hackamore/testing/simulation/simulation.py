@@ -11,8 +11,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from hackamore._engine.protocol import events
-from hackamore._engine.protocol.connection import Connection, Role
+from hackamore._engine.protocol.connection import Connection
 from hackamore._engine.protocol.frames import message_frame
+from hackamore._engine.protocol.machines import Role
 from hackamore.options.bounds import Limits
 from hackamore.testing.simulation import frames
 from hackamore.testing.simulation.controls import Controls
@@ -84,7 +85,7 @@ class Simulation:
             return
         self.refused = False
         if not self._launch.one_shot:
-            self._connection.begin_start()
+            self._connection.state.begin_start()
         self._scheduler.begin(self._conversation.play(Pause(lambda: self._controls.servers_ready)))
 
     # -- the results --------------------------------------------------------------------------------------------------

@@ -29,14 +29,9 @@ class ShortRun:
         self._process: subprocess.Popen[bytes] | None = None
 
     def run(self, argv: Sequence[str], seconds: float | None, **how: Any) -> subprocess.CompletedProcess[bytes]:
-        """Run the program to its end, as `subprocess.run` does.
+        """Run the program to its end, as `subprocess.run` does; `how` is for `subprocess.Popen`. Stdin is empty, stdout is read.
 
-        Args:
-            how: further arguments of `subprocess.Popen`; standard input is empty, and standard output is read.
-
-        Raises:
-            subprocess.TimeoutExpired: it took longer, or was cancelled before it began.
-            OSError, RuntimeError, ValueError: it could not be started.
+        TimeoutExpired is also raised if it was cancelled before it began.
         """
         if not self.child_id:
             return self._run(argv, seconds, how)

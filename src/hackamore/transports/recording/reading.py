@@ -90,14 +90,9 @@ def read_recording(path: str | os.PathLike[str]) -> Recording:
 
 
 def entry_of(number: int, line: bytes) -> tuple[int | str, Entry] | dict[str, Any]:
-    """Return the session and the event of a line, or the fields of a header.
+    """Return the session and the event of a line, or the fields of a header; raise ValueError, with the reason, if it cannot be read.
 
-    Args:
-        number: its number in the file, counted from 1.
-        line: the line.
-
-    Raises:
-        ValueError: it cannot be read; the text is the reason.
+    `number` is its number in the file, counted from 1.
     """
     try:
         fields, frame = _parts(line)

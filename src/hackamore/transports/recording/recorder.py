@@ -64,13 +64,8 @@ class Sink(Protocol):
 class TapeFile:
     """A file of lines that only its owner may read.
 
-    Args:
-        path: where it is.
-        fresh: True for a file that must not exist yet; False appends to an existing trace.
-
-    Raises:
-        OSError: it cannot be opened.
-        ValueError: there is a symbolic link, or a file that is not a trace.
+    `fresh` is True for a file that must not exist yet; False appends to an existing trace. ValueError says that there is a symbolic link,
+    or a file that is not a trace.
     """
 
     def __init__(self, path: str, *, fresh: bool) -> None:
@@ -167,8 +162,7 @@ def header_line(plan: LaunchPlan, *, local: bool, more_redaction: bool = False) 
     """Return the first line of a recording.
 
     Args:
-        plan: how the first session was started.
-        local: True if that is a local CLI, whose version is known.
+        local: True if the first session is that of a local CLI, whose version is known.
         more_redaction: True if a callback of the user also redacts.
     """
     program = plan.argv[plan.program_length - 1] if plan.argv else ""
@@ -728,11 +722,9 @@ def traced(
     """Return the transport with a trace before it.
 
     Args:
-        transport: the transport.
         trace: the file, or a function.
         line_bytes: lines of the CLI that are longer are noted, and not kept.
         local: True if it is a local CLI, whose version is known.
-        blocking: True for the blocking form.
     """
     return (RecordedSync if blocking else RecordedAsync)(
         transport, lambda plan: _begin_trace(plan, trace, line_bytes, local, here=not blocking)

@@ -30,7 +30,7 @@ from hackamore.storage.places import (
     sessions_in,
 )
 from hackamore.transcripts.entries import lines_of
-from hackamore.transcripts.listing import TranscriptInfo, info_of
+from hackamore.transcripts.listing import TranscriptInfo, info_of, tag_of
 from hackamore.transcripts.running import running_sessions
 
 if TYPE_CHECKING:
@@ -323,14 +323,6 @@ def _extent(files: SessionFiles) -> tuple[int, float]:
     return size, modified
 
 
-class _Tag(msgspec.Struct, gc=False):
-    type: str
-    tag: str = ""
-
-
-_tag_of = msgspec.json.Decoder(_Tag).decode
-
-
 def _has_tag(path: Path) -> bool:
     """Return whether a conversation has a tag anywhere. `TranscriptInfo.tag` sees the last 64 KiB only."""
     tagged = False
@@ -339,7 +331,7 @@ def _has_tag(path: Path) -> bool:
             for line in lines_of(file):
                 if line.raw.startswith(b'{"type":"tag"'):
                     with suppress(ValueError, RecursionError):
-                        tagged = bool(_tag_of(line.raw).tag)
+                        tagged = bool(tag_of(line.raw).tag)
     except OSError:
         return True  # A conversation that cannot be read is not deleted.
     return tagged

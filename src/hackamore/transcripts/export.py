@@ -19,8 +19,6 @@ from hackamore.activity.words import clean
 from hackamore.errors import DecodeError, SessionExistsError, SessionNotFoundError, TranscriptError, escape_terminal
 from hackamore.messages import (
     AssistantMessage,
-    DocumentBlock,
-    ImageBlock,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
@@ -123,8 +121,6 @@ def _part(block: ContentBlock, own: str) -> _Part:
             return _Part("call", block.name, _call_text(block))
         case ToolResultBlock():
             return _Part("error" if block.is_error else "result", "", block.text)
-        case ImageBlock() | DocumentBlock():
-            return _Part("other", block.type, "")
         case _:
             return _Part("other", block.type, "")
 

@@ -12,7 +12,6 @@ import re
 import shutil
 import stat
 import unicodedata
-import uuid
 import warnings
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from hackamore.errors import SessionInUseError, SessionNotFoundError, StreamWarning, TranscriptError, escape_terminal
+from hackamore.storage.files import write_file
 from hackamore.storage.places import (
     SessionFiles,
     StrPath,
@@ -381,19 +381,10 @@ def write_beside(files: SessionFiles, name: str, content: Mapping[str, Any]) -> 
         TranscriptError: if it cannot be written.
     """
     path = files.folder / name
-    temporary = files.folder / f"{name}.tmp.{uuid.uuid4().hex}"
     try:
         with suppress(FileExistsError):
             os.mkdir(files.folder, 0o700)
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            with open(descriptor, "wb") as file:
-                file.write(msgspec.json.encode(content))
-            os.replace(temporary, path)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(temporary)
-            raise
+        write_file(path, [msgspec.json.encode(content)])
     except OSError as error:
         raise TranscriptError(f"{escape_terminal(str(path))} could not be written: {error.strerror}.") from None
 

@@ -15,6 +15,7 @@ from hackamore.fleet.recovery import recover
 from hackamore.messages import ResultMessage
 from hackamore.telemetry import names
 from hackamore.testing import HTTPFailure, Reply, ScriptedModel, ToolCall, Usage
+from tests.activity.readers import calls_of_spans, calls_of_trace
 from tests.telemetry.collecting import Collected
 
 if TYPE_CHECKING:
@@ -104,3 +105,64 @@ def test_every_meter_counts_as_the_cli(real_cli: RealCLI, tmp_path: Path) -> Non
     assert found is not None
     assert found.usd / 1e9 == pytest.approx(cost)
     assert found.tokens == tokens.total
+
+
+def test_every_reader_sees_the_calls_and_prompts_of_the_cli(real_cli: RealCLI, tmp_path: Path) -> None:
+    """Tools of the API have their results in the reply; a compaction and commands leave texts that no user typed."""
+    look = ToolCall(
+        "Agent",
+        {"description": "d", "prompt": "Look.", "subagent_type": "general-purpose", "run_in_background": False},
+        id="toolu_agent",
+    )
+    search = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}}
+    found = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
+    replies = [
+        Reply("I search.", search, found, "Tea."),
+        Reply(
+            ToolCall("Bash", {"command": "false"}, id="toolu_bash"),
+            ToolCall("Read", {"file_path": "/none"}, id="toolu_read"),
+        ),
+        Reply(look),
+        Reply("Seen."),
+        Reply("Done."),
+    ]
+    inside = [Reply(ToolCall("Bash", {"command": "true"}, id="toolu_inside")), Reply("I looked.")]
+    collected, path = Collected(), tmp_path / "run.jsonl"
+
+    async def scenario() -> tuple[str, str]:
+        with ScriptedModel(*replies, subagents={"*": inside}, compaction="A short talk.") as model:
+            env = real_cli.env(model)
+            options = Options(
+                cli_path=real_cli.cli_path,
+                cwd=real_cli.cwd,
+                env=env,
+                inherit_env=False,
+                permission_mode="bypassPermissions",
+                model=OPUS,
+                telemetry=collected.telemetry(),
+                trace=path,
+            )
+            async with hackamore.Session(options) as session:
+                for prompt in ("One", "Two", "/compact", "Three"):
+                    await (await session.send(prompt)).result()
+                return env["CLAUDE_CONFIG_DIR"], session.session_id or ""
+
+    folder, session_id = anyio.run(scenario)
+    calls = {
+        "srvtoolu_1": {"agent": "", "end": "ok"},
+        "toolu_bash": {"agent": "", "end": "failed"},
+        "toolu_read": {"agent": "", "end": "failed"},
+        "toolu_agent": {"agent": "", "end": "ok"},
+        "toolu_inside": {"agent": "toolu_agent", "end": "ok"},
+    }
+    assert calls_of_spans(collected) == calls
+    assert calls_of_trace(traces.read(path)) == calls
+    conversation = transcripts.read(session_id, config_dir=folder)
+    stored = traces.read(conversation.path)
+    assert calls_of_trace(stored) == calls
+    prompts = [item.title for item in stored.items if item.kind == "prompt"]
+    assert [prompts[0], prompts[1], prompts[-1]] == ["One", "Two", "Three"]
+    assert prompts[2:] == [" ".join(turn.prompt.text.split()) for turn in conversation.turns if turn.prompt is not None]
+    stop = stored.builder.sessions[0].finished().stop
+    assert stop is not None
+    assert stop.title == "The conversation ends with a reply"

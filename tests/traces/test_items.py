@@ -587,7 +587,7 @@ def test_a_call_that_was_denied_stays_denied(tmp_path: Path) -> None:
     tape.result_of("t1", "again")
     trace = read(tape, tmp_path)
     bash = trace.builder.items[1]
-    assert (bash.status, bash.decision, bash.outcome) == ("denied", "denied by a rule or setting", "again")
+    assert (bash.status, bash.decision, bash.outcome) == ("denied", "denied by a rule or setting", "No.")
     assert [role for role, *_ in bash.refs] == ["call", "result", "result"]
     assert trace.builder.sessions[0].info.failed == 1
 

@@ -184,6 +184,18 @@ def test_a_document_to_read(tmp_path: Path) -> None:
     assert transcripts.export(writer.session_id, config_dir=tmp_path) == DOCUMENT
 
 
+def test_a_document_has_the_tools_of_the_api(tmp_path: Path) -> None:
+    writer = Writer()
+    writer.user("Look it up")
+    call = {"type": "server_tool_use", "id": "t1", "name": "web_search", "input": {"query": "anchor"}}
+    found = {"type": "web_search_tool_result", "tool_use_id": "t1", "content": [{"type": "text", "text": "An anchor."}]}
+    writer.assistant(call, found)
+    writer.save(tmp_path)
+    document = transcripts.export(writer.session_id, config_dir=tmp_path)
+    call_text = "## Tool: web\\_search\n\n```text\nanchor\n```\n"
+    assert document.endswith(f"\n{call_text}\n## Result\n\n```text\nAn anchor.\n```\n")
+
+
 def test_a_document_for_programs(tmp_path: Path) -> None:
     writer, path = whole(tmp_path)
     found = json.loads(transcripts.export(writer.session_id, "json", config_dir=tmp_path))

@@ -233,6 +233,17 @@ def test_results_that_come_later_have_the_tool_of_their_call(find: Finder) -> No
         assert [hit.tool for hit in find(f"kraken {tool}")] == [tool] * 2
 
 
+def test_tools_of_the_api_are_found(find: Finder) -> None:
+    writer = Writer()
+    writer.user("Look it up")
+    call = {"type": "server_tool_use", "id": "t1", "name": "web_search", "input": {"query": "anchor"}}
+    found = {"type": "web_search_tool_result", "tool_use_id": "t1", "content": [{"type": "text", "text": "a buoy"}]}
+    writer.assistant(call, found)
+    writer.save(find.config)
+    assert [(hit.role, hit.tool) for hit in find("anchor")] == [("tool", "web_search")]
+    assert [(hit.role, hit.tool) for hit in find("buoy")] == [("tool", "web_search")]
+
+
 def test_calls_of_two_conversations_may_have_the_same_id(find: Finder) -> None:
     writers = {"Read": Writer(), "Grep": Writer(), "Glob": Writer()}
     for tool, writer in writers.items():

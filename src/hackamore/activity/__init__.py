@@ -1,1 +1,1 @@
-"""Actions of an agent, read once: replies, prices, decisions and words. No clock, no IO."""
+"""Actions of an agent, read once: replies, tool calls, prices, decisions and words. No clock, no IO."""

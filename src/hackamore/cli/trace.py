@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from hackamore.activity.tree import is_call, is_result
 from hackamore.cli.running import FAILED, USAGE
 from hackamore.cli.terminal import escape_json
 from hackamore.cli.trace_page import UnreadableError, read, warn
@@ -91,7 +92,7 @@ class _Timeline:
         for _, line, place in item.refs:
             block = block_at(self._trace, line, place)
             kind = str(block.get("type"))
-            if kind.endswith("tool_use"):
+            if is_call(kind) or is_result(kind):
                 continue
             text = (
                 str(block.get("text") or block.get("thinking") or "") if kind in ("text", "thinking") else _json(block)

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from hackamore.activity.prices import sum_of, tokens_of, tokens_of_model
+from hackamore.activity.tree import CALLS, RESULTS, Calls
 from hackamore.activity.words import clean, one_line, telling
 from hackamore.cli.terminal import escape_json
 from hackamore.errors import DecodeError, StreamWarning
@@ -92,7 +93,7 @@ class Transcript:
         self._open: tuple[str, int | None] | None = None
         self._streamed: list[list[str]] = []
         self._last_call = ""
-        self._names: dict[str, str] = {}
+        self._names: Calls[str] = Calls()
         self._texts: set[str] = set()
 
     def show(self, item: Message | StreamWarning | DecodeError) -> None:
@@ -209,12 +210,12 @@ class Transcript:
                     if text and not inside and not self._was_streamed("thinking", text):
                         lead = "" if self._aside.styled else _PLAIN_THINKING
                         self._block(lead + text, _THINKING, inside, self._aside)
-                case blocks.ToolUseBlock() | blocks.ServerToolUseBlock() | blocks.McpToolUseBlock():
-                    self._call(block, inside)
-                case blocks.ServerToolResultBlock():
-                    self._result(block, inside)
                 case blocks.RedactedThinkingBlock():
                     pass
+                case _ if isinstance(block, CALLS):
+                    self._call(block, inside)
+                case _ if isinstance(block, RESULTS):
+                    self._result(block, inside)
                 case _:
                     self._block(f"[{block.type}]", "dim", inside, self._aside)
 
@@ -243,12 +244,13 @@ class Transcript:
             channel.piece(indent + line + "\n", style)
 
     def _call(self, block: Any, inside: bool) -> None:
+        if not self._names.begin(block.id, block.name):
+            return
         self._close()
         self._gap(self._aside)
         terminal, aside = self._terminal, self._aside
         indent = "    " if inside else ""
         self._last_call = block.id
-        self._names[block.id] = block.name
         lines = _call_text(block)
         width = aside.width - len(indent) - 2
         first = terminal.shorten(lines[0], max(20, width - len(block.name) - 1))
@@ -280,6 +282,7 @@ class Transcript:
 
     def _result(self, block: Any, inside: bool) -> None:
         self._close()
+        self._names.end(block.tool_use_id)
         reason = self._denied.pop(block.tool_use_id, None)
         if reason is not None and block.is_error and (not reason or reason in one_line(_result_text(block))):
             return  # shown when it was denied

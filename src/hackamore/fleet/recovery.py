@@ -9,8 +9,9 @@ import msgspec
 
 from hackamore.activity.prices import SYNTHETIC, price_of
 from hackamore.activity.replies import Replies, Reply, goes_on
+from hackamore.activity.tree import answered
 from hackamore.errors import SessionNotFoundError, TranscriptError
-from hackamore.messages import AssistantMessage, TextBlock, ToolResultBlock, ToolUseBlock, UserMessage
+from hackamore.messages import AssistantMessage, TextBlock, ToolResultBlock, ToolUseBlock
 from hackamore.options.environment import inherited_variables
 from hackamore.transcripts.transcript import read
 
@@ -109,22 +110,14 @@ def _recovered(
 
 def _answer(messages: Sequence[Message], *, wants_output: bool) -> tuple[str, str | None] | None:
     """Return text and output of a complete turn; None if it is not complete, or if something may still run in the background."""
-    calls: dict[str, ToolUseBlock] = {}
-    output: str | None = None
     for message in messages:
-        for block in (
-            message.content
-            if isinstance(message, (UserMessage, AssistantMessage)) and not isinstance(message.content, str)
-            else ()
-        ):
-            if isinstance(block, ToolUseBlock):
-                calls[block.id] = block
-                if block.input.get("run_in_background"):
-                    return None
-            elif isinstance(block, ToolResultBlock) and block.tool_use_id in calls:
-                call = calls[block.tool_use_id]
-                if call.name == _OUTPUT_TOOL and not block.is_error:
-                    output = msgspec.json.encode(call.input).decode()
+        for block in message.content if isinstance(message, AssistantMessage) else ():
+            if isinstance(block, ToolUseBlock) and block.input.get("run_in_background"):
+                return None
+    output: str | None = None
+    for call, result, _ in answered(messages):
+        if call.name == _OUTPUT_TOOL and not result.is_error:
+            output = msgspec.json.encode(call.input).decode()
     if wants_output:
         return None if output is None else (output, output)
     last = messages[-1]

@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import os
-import tempfile
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,6 +12,7 @@ import msgspec
 from hackamore.checked.fields import path_text
 from hackamore.errors import OptionsError, escape_terminal
 from hackamore.runtime.junit import Case, junit
+from hackamore.storage.files import write_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -71,23 +70,6 @@ def write_results(rows: Iterable[FleetRow], path: str | os.PathLike[str]) -> int
 
     write_file(target, result_pieces(counted(), ending))
     return count
-
-
-def write_file(path: str | os.PathLike[str], pieces: Iterable[bytes]) -> None:
-    """Write a file that replaces an earlier one when all of it is written; if that fails, the earlier one stays as it was."""
-    target = os.path.abspath(path)
-    descriptor, part = tempfile.mkstemp(prefix=f".{os.path.basename(target)[:100]}.", dir=os.path.dirname(target))
-    try:
-        with open(descriptor, "wb") as file:
-            for piece in pieces:
-                file.write(piece)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, target)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(part)
-        raise
 
 
 def result_pieces(rows: Iterable[FleetRow], form: str) -> Iterator[bytes]:

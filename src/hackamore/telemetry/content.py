@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from hackamore.messages import McpToolUseBlock, ServerToolUseBlock, TextBlock, ThinkingBlock, ToolUseBlock
+from hackamore.activity.tree import CALLS
+from hackamore.messages import TextBlock, ThinkingBlock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -39,7 +40,7 @@ def parts_of(blocks: Iterable[Any]) -> list[dict[str, Any]]:
             parts.append({"type": "text", "content": block.text})
         elif isinstance(block, ThinkingBlock):
             parts.append({"type": "reasoning", "content": block.thinking})
-        elif isinstance(block, (ToolUseBlock, ServerToolUseBlock, McpToolUseBlock)):
+        elif isinstance(block, CALLS):
             parts.append({"type": "tool_call", "id": block.id, "name": block.name, "arguments": block.input})
     return parts
 

@@ -18,18 +18,14 @@ from opentelemetry.trace import Link, SpanKind, Status, StatusCode, set_span_in_
 
 from hackamore.activity.prices import Tokens, tokens_of
 from hackamore.activity.replies import Replies, Reply, Results
+from hackamore.activity.tree import CALLS, RESULTS, Calls
 from hackamore.activity.words import AGENT_TOOLS
 from hackamore.messages import (
     AssistantMessage,
-    McpToolUseBlock,
     ResultMessage,
-    ServerToolResultBlock,
-    ServerToolUseBlock,
     StreamEvent,
     TaskNotificationMessage,
     TaskStartedMessage,
-    ToolResultBlock,
-    ToolUseBlock,
     UserMessage,
 )
 from hackamore.options.observing import Observation
@@ -50,9 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Instruments", "Settings", "Watch", "end_span"]
 
-_CALLS = (ToolUseBlock, ServerToolUseBlock, McpToolUseBlock)
 _REPLIES_KEPT = 1_000
-_OUTCOMES = (ToolResultBlock, ServerToolResultBlock)
 
 
 class Instruments:
@@ -118,7 +112,7 @@ class _Chat:
 
 
 class _Tool:
-    """A tool call that has no result."""
+    """A tool call."""
 
     __slots__ = ("agent", "began", "context", "id", "name", "span", "subagent", "type")
 
@@ -127,7 +121,7 @@ class _Tool:
         self.name = name
         self.type = kind
         self.agent = agent
-        self.span: Span | None = span
+        self.span = span
         self.context = set_span_in_context(span, agent.context)
         self.began = time.monotonic()
         self.subagent: str | None = None
@@ -180,7 +174,7 @@ class Watch(Observation):
         self._last: _Turn | None = None
         self._agents: dict[str, _Agent] = {}
         self._tasks: dict[str, str] = {}  # of subagents: their calls
-        self._tools: dict[str, _Tool] = {}
+        self._tools: Calls[_Tool] = Calls()
         self._callbacks: dict[str, tuple[Span, float]] = {}
         self._requests: dict[str, tuple[str, float]] = {}
         self._replies = Replies(Reply, _REPLIES_KEPT)
@@ -259,9 +253,10 @@ class Watch(Observation):
             if inner is not None and not inner.background:
                 del self._agents[call_id]
                 self._end_agent(inner, "cancelled")
-            tool = self._tools.pop(call_id, None)
-            if tool is not None and tool.span is not None:
+            tool = self._tools.end(call_id)
+            if tool is not None:
                 self._end_tool(tool, "cancelled")
+            self._tools.pop(call_id, None)
         agent.calls.clear()
         attributes: dict[str, Any] = {
             names.INFERENCE_CALLS: agent.inferences,
@@ -381,7 +376,7 @@ class Watch(Observation):
         attributes = {names.OPERATION: names.INVOKE_AGENT, names.PROVIDER: settings.provider, names.AGENT_NAME: name}
         span = settings.tracer.start_span(f"{names.INVOKE_AGENT} {name}", around, SpanKind.INTERNAL, attributes)
         agent = self._agents[parent] = _Agent(name, span, set_span_in_context(span, around))
-        agent.background = tool is None or tool.span is None  # its call has ended, or is unknown
+        agent.background = parent not in self._tools.open  # its call has ended, or is unknown
         return agent
 
     def _chat_of(self, agent: _Agent, reply: Reply) -> _Chat:
@@ -444,26 +439,21 @@ class Watch(Observation):
     def _said(self, message: AssistantMessage, turn: _Turn | None, now: int) -> None:
         agent = self._agent_of(message.parent_tool_use_id, message.subagent_type, turn)
         reply = self._replies.message(message)
-        if reply is None or reply.over:
-            return
-        chat = self._chat_of(agent, reply)
-        chat.ended = now
-        if message.stop_reason is not None:
-            chat.stop_reason = message.stop_reason
-        if self._content:
-            chat.parts.extend(parts_of(message.content))
+        if reply is not None and not reply.over:
+            chat = self._chat_of(agent, reply)
+            chat.ended = now
+            if message.stop_reason is not None:
+                chat.stop_reason = message.stop_reason
+            if self._content:
+                chat.parts.extend(parts_of(message.content))
         for block in message.content:
-            if isinstance(block, _CALLS):
+            if isinstance(block, CALLS):
                 self._begin_tool(agent, block.id, block.name, block)
-            elif isinstance(block, _OUTCOMES):
-                self._tool_result(block, now)
+        self._heard(message, now)
 
-    def _heard(self, message: UserMessage, now: int) -> None:
-        content = message.content
-        if isinstance(content, str):
-            return
-        for block in content:
-            if isinstance(block, _OUTCOMES):
+    def _heard(self, message: AssistantMessage | UserMessage, now: int) -> None:
+        for block in message.content:
+            if isinstance(block, RESULTS):
                 self._tool_result(block, now)
 
     def _result(self, message: ResultMessage, turn: _Turn | None, turn_ids: tuple[str, ...]) -> None:
@@ -508,7 +498,7 @@ class Watch(Observation):
 
     def _begin_tool(self, agent: _Agent, call_id: str, name: str, block: Any = None) -> _Tool:
         """Begin the span of a tool call, once."""
-        tool = self._tools.get(call_id)
+        tool = self._tools.open.get(call_id)
         if tool is None:
             kind = "function" if self._is_in_process(name) else "extension"
             attributes: dict[str, Any] = {
@@ -521,14 +511,15 @@ class Watch(Observation):
             span = self._settings.tracer.start_span(
                 f"{names.EXECUTE_TOOL} {name}", agent.context, SpanKind.INTERNAL, attributes
             )
-            tool = self._tools[call_id] = _Tool(call_id, name, kind, agent, span)
+            tool = _Tool(call_id, name, kind, agent, span)
+            self._tools.begin(call_id, tool)
             agent.tools += 1
             agent.calls.add(call_id)
         if block is not None:
             if name in AGENT_TOOLS:
                 subagent = block.input.get("subagent_type")
                 tool.subagent = subagent if isinstance(subagent, str) else None
-            if self._content and tool.span is not None:
+            if self._content:
                 tool.span.set_attribute(names.TOOL_ARGUMENTS, as_json(block.input))
         return tool
 
@@ -541,8 +532,8 @@ class Watch(Observation):
         return server is not None and not isinstance(server, Mapping)
 
     def _tool_result(self, block: Any, now: int) -> None:
-        tool = self._tools.get(block.tool_use_id)
-        if tool is None or tool.span is None:
+        tool = self._tools.end(block.tool_use_id)
+        if tool is None:
             return
         tool.agent.since = now
         if self._content:
@@ -555,11 +546,8 @@ class Watch(Observation):
         self._end_tool(tool, "tool_error" if block.is_error else "")
 
     def _end_tool(self, tool: _Tool, failure: str) -> None:
-        span, tool.span = tool.span, None
-        if span is None:
-            return
         measured = {names.TOOL_NAME: tool.name, names.TOOL_TYPE: tool.type, names.AGENT_NAME: tool.agent.name}
-        end_span(span, failure, measured)
+        end_span(tool.span, failure, measured)
         self._instruments.tool_duration.record(time.monotonic() - tool.began, measured, tool.context)
 
     # -- callbacks -----------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import Any
 from hackamore.activity.decisions import decision
 from hackamore.activity.prices import Tokens, sum_of
 from hackamore.activity.replies import Replies, Reply, Results
+from hackamore.activity.tree import INTERRUPTED, Calls, is_call, is_result, typed
 from hackamore.activity.words import AGENT_TOOLS, telling
 from hackamore.messages import ResultMessage, from_data
 from hackamore.traces.items import (
@@ -88,10 +89,8 @@ class SessionBuilder:
     def __init__(self, builder: Builder, index: int, name: str) -> None:
         self.info: Session = Session(name)
         self.index = index
-        self.cwd = ""
         self._builder = builder
-        self._tools: dict[str, int] = {}  # by tool use id
-        self._open_tools: dict[str, None] = {}
+        self._tools: Calls[int] = Calls()
         self._asked: dict[str, int] = {}  # by request id
         self._replies: dict[str, int] = {}  # by message id
         self._samples: dict[int, int] = {}  # the sample of a reply, by its item
@@ -178,10 +177,8 @@ class SessionBuilder:
 
     def parent(self, tool_use_id: Any, agent_id: Any = None) -> int:
         """Return the item of a subagent's call; -1 for the main conversation."""
-        known = self._tools.get(str(tool_use_id), -1) if tool_use_id else -1
-        if known < 0 and agent_id:
-            known = self._tools.get(self._agents.get(str(agent_id), ""), -1)
-        return known
+        by_agent = self._tools.get(self._agents.get(str(agent_id), ""), -1)
+        return self._tools.get(str(tool_use_id or ""), by_agent)
 
     def stream(self, at: float, frame: dict[str, Any]) -> None:
         """Take a piece of a reply that is still written."""
@@ -230,15 +227,14 @@ class SessionBuilder:
         calls = []
         for place, block in enumerate(blocks_of(message.get("content"))):
             item.refs.append(("block", line, place))
-            match block.get("type"):
-                case "text":
-                    if not item.title or item.title.startswith("→"):
-                        item.title = short(block.get("text", ""))
-                case "tool_use" | "server_tool_use" | "mcp_tool_use":
-                    calls.append(short(block.get("name", ""), 60))
-                    self._call(at, line, place, block, agent)
-                case _:
-                    continue
+            kind = block.get("type")
+            if kind == "text" and not item.title:
+                item.title = short(block.get("text", ""))
+            elif is_call(kind) and str(block.get("id")) not in self._tools.open:
+                calls.append(short(block.get("name", ""), 60))
+                self._call(at, line, place, block, agent)
+            elif is_result(kind):
+                self._result_of(at, line, place, block, {})
         if calls and not item.outcome.startswith("calls"):
             item.outcome = "calls " + ", ".join(calls)
         elif calls:
@@ -262,8 +258,7 @@ class SessionBuilder:
             name=name,
             refs=[("call", line, place)],
         )
-        self._tools[call] = number
-        self._open_tools[call] = None
+        self._tools.begin(call, number)
 
     def user(self, at: float, line: int, frame: dict[str, Any], agent: str = "", *, prompts: bool = False) -> None:
         """Take a user message of the CLI: tool results, and texts that no user typed.
@@ -277,23 +272,18 @@ class SessionBuilder:
             str(as_object(meta).get("id")): as_object(meta)
             for meta in as_list(frame.get("tool_result_meta") or frame.get("toolResultMeta"))
         }
-        content = as_object(frame, "message").get("content")
-        rest = []
-        for place, block in enumerate(blocks_of(content)):
-            if block.get("type") == "tool_result":
+        blocks = blocks_of(as_object(frame, "message").get("content"))
+        rest = [block for block in blocks if not is_result(block.get("type"))]
+        for place, block in enumerate(blocks):
+            if is_result(block.get("type")):
                 self._result_of(at, line, place, block, metas)
-            else:
-                rest.append(block)
         self._ready[agent] = at
-        if not rest:
-            return
+        if not rest or agent:
+            return  # the task of a subagent stands in its call
         text = text_of(rest)
-        if agent:
-            return  # the task of a subagent, which stands in its call
-        note = frame.get("isReplay") or frame.get("isSynthetic") or frame.get("isMeta")
-        if text.startswith("[Request interrupted by user"):
+        if text.startswith(INTERRUPTED):
             self.add(at, "session", "interrupt", text, status="failed", refs=[("message", line, -1)])
-        elif prompts and not note:
+        elif prompts and typed(text, len(blocks) > len(rest), *map(frame.get, _MARKS)):
             self.prompt(at, line, text, queued=False)
         elif not frame.get("isReplay"):
             self.add(at, "session", "message", text, status="note", refs=[("message", line, -1)])
@@ -308,9 +298,10 @@ class SessionBuilder:
         if number is None:
             self.add(at, "tools", "result", text, status="failed" if failed else "note", refs=[("result", line, place)])
             return
-        self._open_tools.pop(call, None)
         item = self.item(number)
         item.refs.append(("result", line, place))
+        if self._tools.end(call) is None:
+            return  # the first result counts
         meta = metas.get(call, {})
         decided = as_object(meta, "permission_decision")
         status = "failed" if failed else "ok"
@@ -322,7 +313,7 @@ class SessionBuilder:
             said = f"{'denied' if reject else 'allowed'} {_SOURCES.get(source, f'by {short(source, 40)}')}{reason}"
             if not item.decision:
                 item.decision = said
-        if item.status == "denied" or (failed and item.decision.startswith("denied")):
+        if failed and item.decision.startswith("denied"):
             status = "denied"
         self.close(number, at, text, status)
 
@@ -626,7 +617,7 @@ class SessionBuilder:
             evidence.append((f"Last result: {result.outcome}", self._results[-1]))
         evidence += [
             (f"No result: {items[number].kind} {items[number].name} {items[number].title}".strip(), number)
-            for number in [*(self._tools[call] for call in self._open_tools), *self._asked.values()][:10]
+            for number in [*self._tools.open.values(), *self._asked.values()][:10]
         ]
         if self._prompts:
             evidence.append((f"Prompts without a result: {len(self._prompts)}", self._prompts[0]))
@@ -667,7 +658,7 @@ class SessionBuilder:
                 "A prompt has no result.",
                 self._prompts[0],
             )
-        if self._open_tools and not self.live and not self._ended:
+        if self._tools.open and not self.live and not self._ended:
             return "bad", "The recording was interrupted during a turn", "Calls have no result.", self._last
         if self._prompts and not self.live:
             return "warn", "A prompt has no result", "The session ended before the CLI answered it.", self._prompts[0]
@@ -685,9 +676,9 @@ class SessionBuilder:
         if last < 0:
             return "warn", "The conversation is empty", "", -1
         text = "A conversation on the disk has no results and no exit code."
-        if self._open_tools:
-            call = next(iter(self._open_tools))
-            return "warn", "A tool call has no result", f"The CLI was stopped while it ran. {text}", self._tools[call]
+        if self._tools.open:
+            call = next(iter(self._tools.open.values()))
+            return "warn", "A tool call has no result", f"The CLI was stopped while it ran. {text}", call
         kind, status = items[last].kind, items[last].status
         if kind == "interrupt":
             return "bad", "The user interrupted the turn", text, last
@@ -708,6 +699,7 @@ def _signal_of(code: int | None) -> str:
 
 
 _MOST_RULES = 200
+_MARKS = ("isReplay", "isSynthetic", "isMeta", "isCompactSummary", "isSidechain", "teamName")
 _RULE_FLAGS = frozenset({"allowedtools", "disallowedtools", "permissionmode", "tools"})
 _BYPASS = "--dangerously-skip-permissions"
 _NUMBERS = frozenset({"type", "total_cost_usd", "usage", "modelUsage", "model_usage_since_last_result"})

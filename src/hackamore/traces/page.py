@@ -10,11 +10,8 @@ import base64
 import hashlib
 import html
 import json
-import os
-import tempfile
 import zlib
 from collections.abc import Iterable
-from contextlib import suppress
 from functools import cache
 from importlib.resources import files
 from string import Template
@@ -22,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from hackamore.storage.files import write_file
 from hackamore.traces.items import LEVEL
 
 if TYPE_CHECKING:
@@ -118,17 +116,7 @@ def write_page(path: Path, page: Trace | Iterable[bytes]) -> int:
     Raises:
         OSError: it cannot be written.
     """
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}-")
-    try:
-        with open(descriptor, "wb") as file:
-            pieces = page if isinstance(page, Iterable) else page_pieces(page, page.title)
-            size = sum(file.write(piece) for piece in pieces)
-        os.replace(temporary, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary)
-        raise
-    return size
+    return write_file(path, page if isinstance(page, Iterable) else page_pieces(page, page.title))
 
 
 def _data(name: str, data: bytes) -> bytes:

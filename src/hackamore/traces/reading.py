@@ -10,7 +10,7 @@ import os
 import re
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from hackamore.errors import DecodeError, SessionNotFoundError, escape_terminal
 from hackamore.messages.base import plain, repair_surrogates
@@ -36,15 +36,30 @@ _LONGEST = 1 << 28
 """Bytes of a line that a growing file may have."""
 
 
-class Reader(Protocol):
+class Reader:
     """Takes the lines of one kind of file."""
 
-    builder: Builder
-    facts: list[tuple[str, str]]
-    kind: str
+    kind = ""
 
-    def take(self, line: bytes) -> None:
-        """Process a line without its end. Raises nothing."""
+    def __init__(self) -> None:
+        self.builder: Builder = Builder()
+        self.facts: list[tuple[str, str]] = []
+        self._redactor = Redactor(Vault())
+        self._number = 0
+
+    def take(self, line: bytes, agent: str = "") -> None:
+        """Process a line without its end. Raises nothing.
+
+        Args:
+            agent: the tool call that started the subagent whose conversation it is from.
+        """
+        self._number += 1
+        if line.strip():
+            line = _redacted(self._redactor, line)
+            self._take(line, self.builder.lines.add(line), agent)
+
+    def _take(self, line: bytes, place: int, agent: str) -> None:
+        raise NotImplementedError
 
 
 class Trace:
@@ -91,27 +106,18 @@ def _redacted(redactor: Redactor, line: bytes) -> bytes:
     return kept.replace(b"\n", b" ")
 
 
-class RecordingReader:
+class RecordingReader(Reader):
     """Reads a trace or a cassette."""
 
     kind = "recording"
 
     def __init__(self) -> None:
-        self.builder: Builder = Builder()
-        self.facts: list[tuple[str, str]] = []
+        super().__init__()
         self.header: bool = False
         self._sessions: dict[int | str, SessionBuilder] = {}
-        self._redactor = Redactor(Vault())
-        self._number = 0
         self._created = ""
 
-    def take(self, line: bytes) -> None:
-        """Process a line without its end."""
-        self._number += 1
-        if not line.strip():
-            return
-        line = _redacted(self._redactor, line)
-        place = self.builder.lines.add(line)
+    def _take(self, line: bytes, place: int, agent: str) -> None:
         try:
             found = entry_of(self._number, line)
         except ValueError as error:
@@ -232,33 +238,20 @@ def _label(entry: Entry, frame: dict[str, Any]) -> tuple[str, str]:
     return entry.kind, f"{kind} · {more}" if more else kind
 
 
-class TranscriptReader:
+class TranscriptReader(Reader):
     """Reads a conversation that the CLI keeps. All branches are shown, in the order of the file."""
 
     kind = "transcript"
 
     def __init__(self, name: str = "conversation") -> None:
-        self.builder: Builder = Builder()
-        self.facts: list[tuple[str, str]] = []
-        self._redactor = Redactor(Vault())
+        super().__init__()
         self._session = self.builder.session(short(escape_terminal(name, 300), 80))
         self._session.stored = True
         self._session.fact("source", "a conversation on the disk: it has no control frames")
         self._began: float | None = None
         self._at = 0.0
-        self._number = 0
 
-    def take(self, line: bytes, agent: str = "") -> None:
-        """Process a line without its end.
-
-        Args:
-            agent: the tool call that started the subagent whose conversation it is from.
-        """
-        self._number += 1
-        if not line.strip():
-            return
-        line = _redacted(self._redactor, line)
-        place = self.builder.lines.add(line)
+    def _take(self, line: bytes, place: int, agent: str) -> None:
         frame = _loads(line)
         if not isinstance(frame, dict):
             self.builder.problem(f"line {self._number} is not a JSON object")

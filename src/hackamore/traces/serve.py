@@ -23,7 +23,7 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 
 from hackamore.runtime.log import logger
-from hackamore.traces.page import page_headers, page_pieces
+from hackamore.traces.page import index_of, page_headers, page_pieces
 from hackamore.traces.reading import GrowingTrace
 
 if TYPE_CHECKING:
@@ -100,19 +100,14 @@ class Live:
             more = more or end < len(builder.lines)
             samples = min(samples, len(builder.samples))
             answer = {
+                **index_of(trace),
                 "epoch": self._epoch,
                 "version": version,
                 "more": more,
-                "title": trace.title,
-                "kind": trace.reader.kind,
-                "facts": trace.reader.facts,
                 "problems": [*builder.problems, *([self.error] if self.error else [])],
-                "sessions": [session.finished() for session in builder.sessions],
-                "labels": builder.lines.labels,
-                "starts": builder.lines.starts,
+                "samples_from": samples,
                 "numbers": numbers,
                 "items": [builder.items[number] for number in numbers],
-                "samples_from": samples,
                 "samples": builder.samples[samples:],
                 "table": builder.lines.table[4 * lines : 4 * end],
             }

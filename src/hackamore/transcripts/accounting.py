@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, fields, replace
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -19,10 +18,11 @@ from hackamore.activity.replies import Replies, Reply
 from hackamore.messages import ModelUsage  # noqa: TC001 - the decoder reads it
 from hackamore.storage.places import StrPath, chosen_folders, conversation_files, directory_of
 from hackamore.transcripts.entries import lines_of
+from hackamore.transcripts.listing import time_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from datetime import tzinfo
+    from datetime import datetime, tzinfo
 
 __all__ = ["Price", "Tokens", "UsageReport", "UsageRow", "usage"]
 
@@ -227,7 +227,7 @@ def usage(
     earliest, latest = (moment.astimezone() if moment is not None else None for moment in (since, until))
     groups: dict[tuple[str, str], list[Tokens]] = {}
     for counted in scan.replies:
-        moment = _moment(counted.timestamp or "")
+        moment = time_of(counted.timestamp or "")
         if (earliest is not None and (moment is None or moment < earliest)) or (
             latest is not None and (moment is None or moment >= latest)
         ):
@@ -260,14 +260,6 @@ def _row(key: str, models: dict[str, Tokens], prices: Mapping[str, Price]) -> Us
         cost=sum(prices[model].cost(tokens) for model, tokens in models.items() if model in prices),
         unpriced=tuple(sorted(model for model in models if model not in prices)),
     )
-
-
-def _moment(timestamp: str) -> datetime | None:
-    try:
-        moment = datetime.fromisoformat(timestamp)
-    except ValueError:
-        return None
-    return moment if moment.tzinfo is not None else moment.astimezone()
 
 
 def _files(

@@ -12,7 +12,6 @@ import re
 import shutil
 import stat
 import unicodedata
-import uuid
 import warnings
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from hackamore.errors import SessionInUseError, SessionNotFoundError, StreamWarning, TranscriptError, escape_terminal
+from hackamore.storage.files import write_file
 from hackamore.storage.places import (
     SessionFiles,
     StrPath,
@@ -30,7 +30,7 @@ from hackamore.storage.places import (
     sessions_in,
 )
 from hackamore.transcripts.entries import lines_of
-from hackamore.transcripts.listing import TranscriptInfo, info_of
+from hackamore.transcripts.listing import TranscriptInfo, info_of, tag_of
 from hackamore.transcripts.running import running_sessions
 
 if TYPE_CHECKING:
@@ -323,14 +323,6 @@ def _extent(files: SessionFiles) -> tuple[int, float]:
     return size, modified
 
 
-class _Tag(msgspec.Struct, gc=False):
-    type: str
-    tag: str = ""
-
-
-_tag_of = msgspec.json.Decoder(_Tag).decode
-
-
 def _has_tag(path: Path) -> bool:
     """Return whether a conversation has a tag anywhere. `TranscriptInfo.tag` sees the last 64 KiB only."""
     tagged = False
@@ -339,7 +331,7 @@ def _has_tag(path: Path) -> bool:
             for line in lines_of(file):
                 if line.raw.startswith(b'{"type":"tag"'):
                     with suppress(ValueError, RecursionError):
-                        tagged = bool(_tag_of(line.raw).tag)
+                        tagged = bool(tag_of(line.raw).tag)
     except OSError:
         return True  # A conversation that cannot be read is not deleted.
     return tagged
@@ -389,19 +381,10 @@ def write_beside(files: SessionFiles, name: str, content: Mapping[str, Any]) -> 
         TranscriptError: if it cannot be written.
     """
     path = files.folder / name
-    temporary = files.folder / f"{name}.tmp.{uuid.uuid4().hex}"
     try:
         with suppress(FileExistsError):
             os.mkdir(files.folder, 0o700)
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            with open(descriptor, "wb") as file:
-                file.write(msgspec.json.encode(content))
-            os.replace(temporary, path)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(temporary)
-            raise
+        write_file(path, [msgspec.json.encode(content)])
     except OSError as error:
         raise TranscriptError(f"{escape_terminal(str(path))} could not be written: {error.strerror}.") from None
 

@@ -15,16 +15,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import msgspec
 from msgspec import Raw
 
+from hackamore.activity.tree import CALLS, RESULTS
 from hackamore.activity.words import clean
 from hackamore.errors import DecodeError, SessionExistsError, SessionNotFoundError, TranscriptError, escape_terminal
 from hackamore.messages import (
     AssistantMessage,
-    DocumentBlock,
-    ImageBlock,
     TextBlock,
     ThinkingBlock,
-    ToolResultBlock,
-    ToolUseBlock,
 )
 from hackamore.storage.places import SessionFiles, StrPath, config_folder, is_session_id, locate, project_key
 from hackamore.transcripts.entries import decode_entry, lines_of
@@ -119,17 +116,15 @@ def _part(block: ContentBlock, own: str) -> _Part:
             return _Part(own, "", block.text)
         case ThinkingBlock():
             return _Part("thinking", "", block.thinking)
-        case ToolUseBlock():
+        case _ if isinstance(block, CALLS):
             return _Part("call", block.name, _call_text(block))
-        case ToolResultBlock():
+        case _ if isinstance(block, RESULTS):
             return _Part("error" if block.is_error else "result", "", block.text)
-        case ImageBlock() | DocumentBlock():
-            return _Part("other", block.type, "")
         case _:
             return _Part("other", block.type, "")
 
 
-def _call_text(block: ToolUseBlock) -> str:
+def _call_text(block: Any) -> str:
     try:
         arguments = block.input
     except DecodeError:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import msgspec
 from msgspec import Raw
 
+from hackamore.activity.tree import is_call, is_result
 from hackamore.errors import TranscriptError, escape_terminal
 from hackamore.messages.base import NO_RAW, repair_surrogates
 from hackamore.storage.places import (
@@ -421,11 +422,11 @@ def _parts(raw: bytes, tools: dict[str, str]) -> Iterator[_Part]:
         role, tool, text = writer, None, ""
         if block.type == "text":
             text = block.text
-        elif block.type == "tool_use":
+        elif is_call(block.type):
             role, tool, text = 2, block.name, "\n".join([block.name, *_strings(_plain(block.input))])
             if block.id is not None:
                 tools[block.id] = block.name
-        elif block.type == "tool_result":
+        elif is_result(block.type):
             role, tool, text = 2, tools.pop(block.tool_use_id or "", None), "\n".join(_result(_plain(block.content)))
         if text:
             yield _Part(number, role, tool, time, text[:TEXT_LENGTH], entry.uuid)

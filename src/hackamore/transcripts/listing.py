@@ -16,6 +16,7 @@ from collections import deque
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from io import BytesIO
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -337,7 +338,7 @@ class _Tag(msgspec.Struct, frozen=True, gc=False):
 _tops: Callable[[bytes], _Tops] = msgspec.json.Decoder(_Tops).decode
 _reply: Callable[[bytes], _Reply] = msgspec.json.Decoder(_Reply).decode
 _prompt: Callable[[bytes], _Prompt] = msgspec.json.Decoder(_Prompt).decode
-_tag: Callable[[bytes], _Tag] = msgspec.json.Decoder(_Tag).decode
+tag_of: Callable[[bytes], _Tag] = msgspec.json.Decoder(_Tag).decode
 _text: Callable[[bytes], str] = msgspec.json.Decoder(str).decode
 _names = {field.name: field.encode_name.encode() for field in msgspec.structs.fields(_Tops)}
 _tokens = {name: b'"%b"' % wire for name, wire in _names.items()}
@@ -409,14 +410,6 @@ class _Window:
                 return _Window(b"\n".join(kept))
             at = end + 1
 
-    def lines(self) -> Iterator[bytes]:
-        """Yield the lines, cut ones included."""
-        at, data = 0, self.data
-        while (end := data.find(b"\n", at)) >= 0:
-            yield data[at:end]
-            at = end + 1
-        yield data[at:]
-
     def last_model(self) -> str | None:
         """Return the model of the last reply."""
         data, end = self.data, len(self.data)
@@ -438,7 +431,7 @@ class _Window:
             if at == 0 or data[at - 1] == 0x0A:
                 stop = data.find(b"\n", at)
                 try:
-                    return _tag(data[at : stop if stop >= 0 else len(data)]).tag or None
+                    return tag_of(data[at : stop if stop >= 0 else len(data)]).tag or None
                 except (ValueError, RecursionError):
                     found = re.search(
                         rb'"tag": ?("(?:[^"\\]|\\.)*")', data[at + len(begins) : stop if stop >= 0 else None]
@@ -461,7 +454,7 @@ _COMMAND = re.compile(r"<command-name>([^<]*+)</command-name>")
 
 def _first_prompt(head: _Window) -> str:
     command = ""
-    for line in head.lines():
+    for line in BytesIO(head.data):
         if b'"user"' not in line or b'"tool_result"' in line:
             continue
         try:
@@ -483,7 +476,8 @@ def _first_prompt(head: _Window) -> str:
     return command
 
 
-def _time(text: str) -> datetime | None:
+def time_of(text: str) -> datetime | None:
+    """Return a time as the CLI writes it, or one without a zone as local time; None if it is none."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -512,7 +506,7 @@ def _read(files: SessionFiles, status: os.stat_result, head: _Window, rest: _Win
         source = "summary"
     else:
         title, source = first_prompt, "first_prompt" if first_prompt else ""
-    first_line = next(head.lines())
+    first_line = head.data.partition(b"\n")[0]
     sidechain = b'"isSidechain":true' in first_line or b'"isSidechain": true' in first_line
     return TranscriptInfo(
         session_id=files.session_id,
@@ -521,7 +515,7 @@ def _read(files: SessionFiles, status: os.stat_result, head: _Window, rest: _Win
         first_prompt=first_prompt or None,
         cwd=head.first("cwd") or files.directory,
         git_branch=tail.last("git_branch") or head.first("git_branch") or None,
-        created=_time(head.first("timestamp")),
+        created=time_of(head.first("timestamp")),
         modified=datetime.fromtimestamp(status.st_mtime_ns / 1e9, UTC),
         bytes=status.st_size,
         tag=notes.last_tag(),

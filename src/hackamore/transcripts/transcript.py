@@ -19,8 +19,9 @@ from msgspec import Raw
 
 from hackamore.activity.prices import sum_of
 from hackamore.activity.replies import Replies, Reply
+from hackamore.activity.tree import answered, typed
 from hackamore.errors import DecodeError, SessionNotFoundError, TranscriptError, escape_terminal
-from hackamore.messages import AssistantMessage, ToolResultBlock, ToolUseBlock, UserMessage
+from hackamore.messages import AssistantMessage, UserMessage
 from hackamore.messages.base import NO_RAW, plain_object
 from hackamore.messages.decode import decode
 from hackamore.storage.places import SessionFiles, StrPath, SubagentFiles, locate
@@ -125,7 +126,6 @@ class _Kind(msgspec.Struct, gc=False):
 _LINKED = frozenset({"user", "assistant", "progress", "system", "attachment"})
 _link: Callable[[bytes], _Link] = msgspec.json.Decoder(_Link).decode
 _kind: Callable[[bytes], _Kind] = msgspec.json.Decoder(_Kind).decode
-_NOT_TYPED = ("[Request interrupted by user", "<local-command-stdout>", "<local-command-stderr>")
 
 
 def _node(raw: bytes, offset: int) -> Node | None:
@@ -173,13 +173,7 @@ def _node(raw: bytes, offset: int) -> Node | None:
         bool(link.is_sidechain),
         meta,
         team,
-        is_user
-        and first is not None
-        and not results
-        and not meta
-        and not team
-        and not link.is_compact_summary
-        and not first.startswith(_NOT_TYPED),
+        is_user and first is not None and typed(first, results, meta, team, link.is_compact_summary),
         bool(link.tool_use_result) or link.request_id is not None or link.is_api_error_message is not None,
     )
 
@@ -634,22 +628,16 @@ class Transcript(_Conversation):
         """
         found: dict[str, FileChange] = {}
         for messages in (self.messages, *(each.messages for each in self.subagents.values())):
-            calls: dict[str, str] = {}
-            for message in messages:
-                for block in message.content if not isinstance(message.content, str) else ():
-                    if isinstance(block, ToolUseBlock) and (argument := _CHANGING.get(block.name)):
-                        path = block.input.get(argument)
-                        if isinstance(path, str):
-                            calls[block.id] = path
-                    elif isinstance(block, ToolResultBlock) and (changed := calls.pop(block.tool_use_id, None)):
-                        if block.is_error:
-                            continue
-                        before = found.get(changed)
-                        result = message.tool_use_result if isinstance(message, UserMessage) else None
-                        created = isinstance(result, dict) and result.get("type") == "create"
-                        found[changed] = FileChange(
-                            changed, before.changes + 1 if before else 1, before.created if before else created
-                        )
+            for call, result, message in answered(messages):
+                path = call.input.get(argument) if (argument := _CHANGING.get(call.name)) else None
+                if not isinstance(path, str) or result.is_error:
+                    continue
+                before = found.get(path)
+                details = message.tool_use_result if isinstance(message, UserMessage) else None
+                created = isinstance(details, dict) and details.get("type") == "create"
+                found[path] = FileChange(
+                    path, before.changes + 1 if before else 1, before.created if before else created
+                )
         return list(found.values())
 
     def __repr__(self) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from hackamore import find_cli
 from hackamore.testing.conformance.bench import CLI_CHECKS, Bench, CLICheck
-from hackamore.testing.conformance.report import Failed, Finding, Report, Skipped, Status
+from hackamore.testing.conformance.report import Finding, Report, Status, outcome
 from hackamore.testing.errors import ScriptError
 
 if TYPE_CHECKING:
@@ -78,16 +78,10 @@ def _run(bench: Bench, check: CLICheck, failed: set[str]) -> tuple[Status, str, 
     if missing:
         return "skipped", f"the check {sorted(missing)[0]} failed", 0.0
     began = time.monotonic()
-    status: Status = "holds"
-    detail = ""
-    try:
-        detail = check.run(bench) or ""
-    except Skipped as reason:
-        status, detail = "skipped", str(reason)
-    except Failed as failure:
-        status, detail = "fails", str(failure)
-    except ScriptError as error:
-        status, detail = "fails", f"the CLI asked its model for something else: {error}"
-    except Exception as error:  # any error that an odd CLI causes is reported, and does not end the other checks
-        status, detail = "fails", f"{type(error).__name__}: {error}"
+    status, detail = outcome(lambda: check.run(bench), _words)
     return status, detail, round(time.monotonic() - began, 2)
+
+
+def _words(error: Exception) -> str:
+    begin = "the CLI asked its model for something else" if isinstance(error, ScriptError) else type(error).__name__
+    return f"{begin}: {error}"

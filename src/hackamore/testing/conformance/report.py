@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from hackamore.errors import escape_terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 Status: TypeAlias = Literal["holds", "fails", "skipped"]
 _DETAIL_CHARACTERS = 1_500
@@ -114,6 +114,18 @@ class Report:
 
     def __str__(self) -> str:
         return "\n".join([self.subject, *(f"  {finding}" for finding in self.findings), self.summary()])
+
+
+def outcome(run: Callable[[], object], other: Callable[[Exception], str]) -> tuple[Status, str]:
+    """Run a check; return its status and the observation. Any error that an odd peer causes is a failure, in the words of `other`."""
+    try:
+        return "holds", str(run() or "")
+    except Skipped as reason:
+        return "skipped", str(reason)
+    except Failed as failure:
+        return "fails", str(failure)
+    except Exception as error:
+        return "fails", other(error)
 
 
 def expect(condition: object, seen: str) -> None:

@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hackamore.options.stores import implements, problem_with
-from hackamore.testing.conformance.report import Failed, Finding, Report, Skipped, expect
+from hackamore.testing.conformance.report import Failed, Finding, Report, Skipped, expect, outcome
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -346,14 +346,8 @@ def _outcome(factory: Callable[[], Any], check: StoreCheck, backend: str, second
         with anyio.fail_after(seconds):
             await check.run(Subject(store))
 
-    try:
-        anyio.run(run, backend=backend)
-    except Skipped as reason:
-        return "skipped", str(reason)
-    except Failed as failure:
-        return "fails", str(failure)
-    except TimeoutError:
-        return "fails", f"it took longer than {seconds:g} s"
-    except Exception as error:
-        return "fails", f"{type(error).__name__}: {error}"
-    return "holds", ""
+    def words(error: Exception) -> str:
+        late = isinstance(error, TimeoutError)
+        return f"it took longer than {seconds:g} s" if late else f"{type(error).__name__}: {error}"
+
+    return outcome(lambda: anyio.run(run, backend=backend), words)

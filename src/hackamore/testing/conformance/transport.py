@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hackamore.testing.conformance.report import Failed, Finding, Report, Skipped, Status
+from hackamore.testing.conformance.report import Finding, Report, Status, outcome
 from hackamore.testing.conformance.rules import CHECKED_VARIABLE, TRANSPORT_CHECKS, TransportCheck
 from hackamore.testing.conformance.wire import CHECK_SECONDS, SHELLS, Shell, Wire, run_bounded
 
@@ -102,15 +102,10 @@ def _run(
             wire.abandon()  # nothing of a failed check is to stay
             raise
 
-    try:
-        run_bounded(wire, run, seconds)
-    except Skipped as reason:
-        return "skipped", str(reason)
-    except Failed as failure:
-        return "fails", str(failure)
-    except Exception as error:
-        return "fails", f"{wire.doing or 'the check'} raised {type(error).__name__}: {error}"
-    return "holds", ""
+    def words(error: Exception) -> str:
+        return f"{wire.doing or 'the check'} raised {type(error).__name__}: {error}"
+
+    return outcome(lambda: run_bounded(wire, run, seconds), words)
 
 
 def _plan(python: Sequence[str], steps: Sequence[Any], cwd: str | None = None) -> LaunchPlan:

@@ -16,7 +16,6 @@ seen with 2.1.328.
 from __future__ import annotations
 
 import itertools
-import json
 import secrets
 import threading
 from collections import Counter
@@ -42,6 +41,7 @@ from hackamore.testing.model.steps import (
 )
 from hackamore.testing.script.report import PlayedScript, PlayReport, play_report, played_step
 from hackamore.testing.shortening import shorten
+from hackamore.transports.recording.reading import object_of
 
 if TYPE_CHECKING:
     import os
@@ -359,7 +359,7 @@ class ScriptedModel:
     # -- answering ----------------------------------------------------------------------------------------------------
 
     def _respond(self, raw: RawRequest) -> Delivery:
-        body = _json_object(raw.body)
+        body = object_of(raw.body)
         kind = classify(raw.method, raw.path, raw.headers, body)
         headers = {name: value for name, value in raw.headers.items() if name not in SECRET_HEADERS}
         with self._changed:
@@ -503,14 +503,6 @@ def _was_interrupted(step: Any) -> bool:
 
 
 _TOOL_ABORTED = "[Request interrupted by user for tool use]"
-
-
-def _json_object(body: bytes) -> Mapping[str, Any]:
-    try:
-        decoded = json.loads(body) if body else {}
-    except (ValueError, RecursionError):
-        return {}
-    return decoded if isinstance(decoded, dict) else {}
 
 
 def _disappointed(request: ModelRequest, step: PlainStep) -> str | None:

@@ -126,11 +126,11 @@ class Host:
         self.connection.exchanges.send_error(request_id, text, code)
         self.flush()
 
-    def garbage(self, data: bytes) -> None:
-        """Send bytes that are not a frame."""
+    def garbage(self, data: dict[str, Any] | bytes) -> None:
+        """Send a frame or bytes as they are."""
         self.flush()
         if self.is_open:
-            self._lines.append(data)
+            self._lines.append(data if isinstance(data, bytes) else frames.message_frame(data))
 
     def flush(self) -> None:
         """Append the frames of the connection."""

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from hackamore._engine.protocol import events
 from hackamore._engine.protocol.connection import Connection
-from hackamore._engine.protocol.frames import message_frame
 from hackamore._engine.protocol.machines import Role
 from hackamore.options.bounds import Limits
 from hackamore.testing.simulation import frames
@@ -167,7 +166,6 @@ class Simulation:
         if isinstance(frame, dict):
             if frame.get("type") not in _CONTROL_FRAMES:
                 frame = {"uuid": self._state.new_id(), "session_id": self._state.session_id, **frame}
-            frame = message_frame(frame)
         open_before = self._host.is_open
         self._host.garbage(frame)
         return open_before

@@ -30,7 +30,7 @@ from hackamore.pool.core import (
 )
 from hackamore.pool.differences import APPLIED, HARMLESS, Split, changes, check_base, checked, split
 from hackamore.pool.registry import Beat, Held, MemoryRegistry
-from hackamore.pool.states import LIVE, SLOT, State, Trigger
+from hackamore.pool.states import LEASE, LIVE, QUIET, SLOT, Lease, LeaseTrigger, State, Trigger
 from hackamore.pool.stats import Meter, WaitTimes
 from hackamore.runtime.flags import Flag
 from tests.contract import shows
@@ -148,6 +148,13 @@ def test_every_cell_leads_to_a_state_that_has_cells() -> None:
     assert State.GONE not in LIVE
     assert all(then is State.GONE for (state, _), then in SLOT.items() if state is State.GONE)
     assert {(state, Trigger.STOP) for state in State} <= SLOT.keys()
+
+
+def test_every_call_about_a_lease_ends_also_if_it_fails() -> None:
+    assert {state for state, _ in LEASE} == set(LEASE.values()) == set(Lease)
+    assert {trigger for _, trigger in LEASE} == set(LeaseTrigger)
+    for state in set(Lease) - QUIET:
+        assert {LEASE[state, LeaseTrigger.FAILED], LEASE[state, LeaseTrigger.FAILED_AT_THE_END]} <= QUIET
 
 
 def test_every_operation_is_sorted() -> None:
@@ -1115,7 +1122,8 @@ def test_a_lease_that_a_heartbeat_has_not_found_is_lost_if_it_is_older(
     waiter = bench.ask("a")
     bench.end_all()
     assert waiter.conv is not None
-    waiter.conv.working = working
+    if working:
+        waiter.conv.move(LeaseTrigger.SAVE)
     bench.core.beaten(Beat(lost=("a", "unknown"), wanted=("unknown",)), 2.0)
     bench.take()
     assert bench.kinds() == (["Stop"] if stopped else [])

@@ -10,7 +10,6 @@ import math
 from bisect import bisect_right
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field
-from enum import Enum, auto
 from itertools import count, islice, takewhile
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
@@ -30,7 +29,7 @@ from hackamore.pool.events import (
 )
 from hackamore.pool.registry import Record
 from hackamore.pool.rows import Row
-from hackamore.pool.states import LIVE, SLOT, State, Trigger
+from hackamore.pool.states import HELD, LEASE, LIVE, QUIET, SLOT, Lease, LeaseTrigger, State, Trigger
 from hackamore.pool.stats import Meter, PoolStats
 from hackamore.runtime.flags import Flag
 from hackamore.storage.holders import describe
@@ -91,15 +90,6 @@ class PoolLimits(NamedTuple):
     refill: float
 
 
-class Lease(Enum):
-    """Whether this pool may run a conversation."""
-
-    NONE = auto()
-    ASKING = auto()
-    HELD = auto()
-    RELEASING = auto()
-
-
 @dataclass(eq=False, repr=False, slots=True)
 class Conversation:
     """A conversation that this pool runs, wants to run, or has just run."""
@@ -111,7 +101,6 @@ class Conversation:
     lease: Lease = Lease.NONE
     slot: Slot | None = None
     waiters: OrderedDict[Waiter, None] = field(default_factory=OrderedDict)
-    working: bool = False  # a job of the registry runs for it: there is one at a time
     wanted: bool = False  # another program waits for it
     holder: str | None = None  # of the lease, while this pool waits for it; None if not known
     held_at: float = 0.0
@@ -133,8 +122,16 @@ class Conversation:
     def pending(self) -> bool:
         """Whether the registry is to be called for it, now or at `retry_at`."""
         if self.lease is Lease.HELD:
-            return not self.working and (self.record != self.stored or self.left)
-        return not self.working and self.lease is Lease.NONE and bool(self.waiters)
+            return self.record != self.stored or self.left
+        return self.lease is Lease.NONE and bool(self.waiters)
+
+    @property
+    def working(self) -> bool:
+        """Whether a call of the registry runs for it."""
+        return self.lease not in QUIET
+
+    def move(self, trigger: LeaseTrigger) -> None:
+        self.lease = LEASE[self.lease, trigger]
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -342,7 +339,7 @@ class PoolCore:
         waits = waiter in self._queue and waiter.started is None
         if conv is not None:
             own = own or conv.record is not None
-            waits &= conv.first is waiter and conv.lease is Lease.HELD and conv.slot is None and not conv.wanted
+            waits &= conv.first is waiter and conv.lease in HELD and conv.slot is None and not conv.wanted
         self._for_own.put(waiter, (waiter.turn,) if waits and own else None)
         self._for_any.put(waiter, (waiter.turn,) if waits and not own else None)
         if not waits:
@@ -389,7 +386,7 @@ class PoolCore:
         slot = waiter.started if conv is None else conv.slot
         if slot is not None:
             return _OBSTACLES.get(slot.state, "held")
-        if conv is None or conv.lease is Lease.HELD:
+        if conv is None or conv.lease in HELD:
             return "full"
         return "registry" if conv.working and conv.holder is None else "elsewhere"
 
@@ -421,9 +418,9 @@ class PoolCore:
             raise ConversationInUseError(key)
         if conv.slot is not None and conv.slot.state is State.IDLE:
             self._hibernate(conv.slot, "forgotten")
-        if conv.working or conv.slot is not None or conv.lease is not Lease.NONE:
+        if conv.slot is not None or conv.lease is not Lease.NONE:
             return conv.stored_flag
-        conv.working = True
+        conv.move(LeaseTrigger.CLAIM)
         self._asleep.discard(key)
         return conv
 
@@ -586,22 +583,22 @@ class PoolCore:
     # -- reports of the registry ---------------------------------------------------------------------------------------
 
     def acquired(self, conv: Conversation, held: Held, now: float) -> None:
-        conv.working = False
+        conv.move(LeaseTrigger.TAKEN if held.taken else LeaseTrigger.REFUSED)
         if held.taken:
-            conv.lease, conv.record, conv.stored = Lease.HELD, held.record, held.record
+            conv.record = conv.stored = held.record
             conv.pause, conv.wanted = POLL_SECONDS[0], False
             conv.holder, conv.held_at = None, now
             self._asleep.discard(conv.key)
         else:
-            conv.lease, conv.holder = Lease.NONE, held.holder
+            conv.holder = held.holder
             conv.retry_at = now + conv.pause
             conv.pause = min(POLL_SECONDS[1], conv.pause * 2)
         self._touch(conv)
 
     def saved(self, conv: Conversation, record: Record, *, kept: bool) -> None:
         """Apply the answer to `Save`; `kept` is False if the lease was lost."""
-        conv.working = False
         if kept:
+            conv.move(LeaseTrigger.SAVED)
             conv.stored = record
         else:
             self._lose(conv)
@@ -609,19 +606,15 @@ class PoolCore:
         conv.stored_flag.wake()
 
     def released(self, conv: Conversation) -> None:
-        conv.working = conv.wanted = False
-        conv.lease, conv.retry_at = Lease.NONE, 0.0
+        conv.move(LeaseTrigger.RELEASED)
+        conv.wanted, conv.retry_at = False, 0.0
         conv.record = conv.stored = None
         self._touch(conv)
         conv.stored_flag.wake()
 
     def registry_failed(self, conv: Conversation, error: Exception, now: float) -> None:
         """Record that the registry failed for a conversation: its first caller gets the error."""
-        conv.working = False
-        if conv.lease is Lease.RELEASING and not self.closing:
-            conv.lease = Lease.HELD  # it is given back later: it would not end before this process
-        elif conv.lease in (Lease.ASKING, Lease.RELEASING):
-            conv.lease = Lease.NONE
+        conv.move(LeaseTrigger.FAILED_AT_THE_END if self.closing else LeaseTrigger.FAILED)
         conv.retry_at = now + POLL_SECONDS[1]
         if conv.first is not None:
             self._refuse(conv.first, error)
@@ -634,7 +627,7 @@ class PoolCore:
         for key in beat.lost:
             conv = self._conversations.get(key)
             # A lease that was taken after the heartbeat began is not the lost one.
-            if conv is not None and conv.lease is Lease.HELD and not conv.working and conv.held_at <= now:
+            if conv is not None and conv.lease is Lease.HELD and conv.held_at <= now:
                 self._lose(conv)
         for key in beat.wanted:
             conv = self._conversations.get(key)
@@ -644,18 +637,19 @@ class PoolCore:
         # A lease that a cancelled `forget` still took is released.
         for key in set(held) - self._conversations.keys():
             conv = self._known(key)
-            conv.lease = Lease.HELD
+            conv.move(LeaseTrigger.FOUND)
             self._touch(conv)
 
     def beat_failed(self, now: float) -> None:
         """Drop expired leases after a failed heartbeat: other programs take those without one for `lease` seconds."""
         for conv in list(self._conversations.values()):
-            if conv.lease is Lease.HELD and now - max(self._beaten_at, conv.held_at) > self.limits.lease:
+            if conv.lease in HELD and now - max(self._beaten_at, conv.held_at) > self.limits.lease:
                 self._lose(conv)
 
     def _lose(self, conv: Conversation) -> None:
         """Drop the lease of a conversation that another program may run: its process has to stop, with or without a holder."""
-        conv.lease, conv.retry_at = Lease.NONE, 0.0
+        conv.move(LeaseTrigger.LOST)
+        conv.retry_at = 0.0
         conv.record = conv.stored = None
         if conv.slot is not None:
             self._stop(conv.slot)
@@ -738,7 +732,7 @@ class PoolCore:
         """
         self._round += 1
         turn: Callable[[Waiter], int] = attrgetter("turn")
-        held = [conv for conv in self._changed if conv.slot is not None and conv.lease is Lease.HELD]
+        held = [conv for conv in self._changed if conv.slot is not None and conv.lease in HELD]
         ready = sorted((conv.first for conv in held if conv.first is not None), key=turn, reverse=True)
         warm, coming, leaving = self._rows[State.WARM], self._coming, self._leaving
         reason: Reason | None = None
@@ -983,7 +977,7 @@ class PoolCore:
         """Request, store and release leases; one job for each conversation at a time."""
         changed, self._changed = self._changed, set()
         for conv in sorted(changed, key=attrgetter("number")):
-            if not conv.working and self._conversations.get(conv.key) is conv:
+            if self._conversations.get(conv.key) is conv:
                 self._call_registry(conv, now)
             self._plan(conv)
 
@@ -991,21 +985,22 @@ class PoolCore:
         if conv.lease is Lease.NONE:
             if not conv.waiters:
                 if conv.pause > POLL_SECONDS[0]:  # it was refused: other programs leave it to this one for a while
-                    conv.pause, conv.working = POLL_SECONDS[0], True
+                    conv.pause = POLL_SECONDS[0]
+                    conv.move(LeaseTrigger.CLAIM)
                     self._jobs.append(Release(conv, None))
                 elif conv.slot is None:
                     del self._conversations[conv.key]
             elif conv.slot is None and now >= conv.retry_at:
-                conv.lease, conv.working = Lease.ASKING, True
+                conv.move(LeaseTrigger.ASK)
                 self._jobs.append(Acquire(conv))
         elif conv.lease is Lease.HELD and now >= conv.retry_at:
             if conv.left:
-                conv.lease, conv.working = Lease.RELEASING, True
+                conv.move(LeaseTrigger.RELEASE)
                 if conv.record is not None:
                     self._asleep.add(conv.key)
                 self._jobs.append(Release(conv, conv.record))
             elif conv.record is not None and conv.record != conv.stored:
-                conv.working = True
+                conv.move(LeaseTrigger.SAVE)
                 self._jobs.append(Save(conv, conv.record))
 
     # -- the end -------------------------------------------------------------------------------------------------------

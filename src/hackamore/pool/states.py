@@ -1,4 +1,7 @@
-"""The states of a slot: one CLI process of a pool, from its start to its end. A missing cell is a defect of the pool and raises."""
+"""The states of a pool. A missing cell is a defect of the pool and raises.
+
+A slot is one CLI process, from its start to its end. A lease is the right to run a conversation, and the call of the registry about it.
+"""
 
 from __future__ import annotations
 
@@ -103,4 +106,66 @@ SLOT: dict[tuple[State, Trigger], State] = {
     (_S.STOPPING, _H.STOPPED): _S.GONE,
     **{(_S.GONE, trigger): _S.GONE for trigger in (_H.RETURNED_QUIET, _H.RETURNED_OPEN, _H.UNUSED)},
     **{(_S.GONE, trigger): _S.GONE for trigger in (_H.DIED, _H.QUIET, _H.STOPPED, _H.STOP, _H.FAILED)},
+}
+
+
+class Lease(Member):
+    NONE = auto()
+    CLAIMED = auto()
+    """Not had, and a call runs: the conversation is forgotten, or a request for it taken back."""
+    ASKING = auto()
+    HELD = auto()
+    SAVING = auto()
+    RELEASING = auto()
+
+
+class LeaseTrigger(Member):
+    """Events that move a lease from one state to the next."""
+
+    CLAIM = auto()
+    ASK = auto()
+    TAKEN = auto()
+    REFUSED = auto()
+    FOUND = auto()
+    """The registry has it for this pool, which did not know of it."""
+    SAVE = auto()
+    SAVED = auto()
+    RELEASE = auto()
+    RELEASED = auto()
+    LOST = auto()
+    """Another program may run the conversation."""
+    FAILED = auto()
+    FAILED_AT_THE_END = auto()
+    """The call failed, and the pool is closed: its heartbeats end soon."""
+
+
+_L, _T = Lease, LeaseTrigger
+
+HELD: frozenset[Lease] = frozenset({_L.HELD, _L.SAVING})
+"""The states in which the conversation may have a process."""
+
+QUIET: frozenset[Lease] = frozenset({_L.NONE, _L.HELD})
+"""The states without a call of the registry. There is one call at a time."""
+
+LEASE: dict[tuple[Lease, LeaseTrigger], Lease] = {
+    (_L.NONE, _T.CLAIM): _L.CLAIMED,
+    (_L.NONE, _T.ASK): _L.ASKING,
+    (_L.NONE, _T.FOUND): _L.HELD,
+    (_L.ASKING, _T.TAKEN): _L.HELD,
+    (_L.ASKING, _T.REFUSED): _L.NONE,
+    (_L.ASKING, _T.FAILED): _L.NONE,
+    (_L.ASKING, _T.FAILED_AT_THE_END): _L.NONE,
+    (_L.HELD, _T.SAVE): _L.SAVING,
+    (_L.HELD, _T.RELEASE): _L.RELEASING,
+    (_L.HELD, _T.LOST): _L.NONE,
+    (_L.SAVING, _T.SAVED): _L.HELD,
+    (_L.SAVING, _T.LOST): _L.CLAIMED,  # the call still runs
+    (_L.SAVING, _T.FAILED): _L.HELD,
+    (_L.SAVING, _T.FAILED_AT_THE_END): _L.HELD,
+    (_L.RELEASING, _T.RELEASED): _L.NONE,
+    (_L.RELEASING, _T.FAILED): _L.HELD,  # it is given back later: it would not end before this process
+    (_L.RELEASING, _T.FAILED_AT_THE_END): _L.NONE,
+    (_L.CLAIMED, _T.TAKEN): _L.HELD,
+    **{(_L.CLAIMED, each): _L.NONE for each in (_T.REFUSED, _T.SAVED, _T.RELEASED, _T.LOST)},
+    **{(_L.CLAIMED, each): _L.NONE for each in (_T.FAILED, _T.FAILED_AT_THE_END)},
 }

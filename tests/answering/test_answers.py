@@ -452,6 +452,17 @@ def test_a_hook_whose_input_is_odd_is_called_all_the_same(input_: dict[str, Any]
     assert given["response"] == {}
 
 
+@pytest.mark.parametrize("input_", [{}, {"input": None}, {"input": "ls"}, {"input": [1]}])
+def test_a_hook_whose_input_cannot_be_read_fails_without_a_call(input_: dict[str, Any]) -> None:
+    asked = Asked(lambda asked, context: HookOutput.allow(), on_failure="block")
+    request = {"subtype": "hook_callback", "callback_id": "hook_0", **input_}
+    asked.feed({"type": "control_request", "request_id": "r0", "request": request}, 0.0)
+    assert asked.started() == []
+    (given,) = asked.answers()
+    assert given["response"]["hookSpecificOutput"]["permissionDecision"] == "deny"
+    assert asked.codes() == ["CALLBACK_FAILED"]
+
+
 def test_a_hook_gets_its_input_and_its_context() -> None:
     seen: list[Any] = []
     asked = Asked(lambda *arguments: seen.append(arguments))

@@ -126,6 +126,8 @@ class _UserCallbacks:
             context = HookContext(asked.tool_use_id, reach, lambda: state.cancelled)
             # Here and not in the callback's thread: a warning belongs to the session.
             value = decode_hook_input(hook.event, asked.input_raw, self._parts.warn)
+            if (problem := getattr(value, "problem", None)) is not None:  # a guard that sees no tool would allow it
+                raise DecodeError(value.raw, "not-an-object", problem)
             tool = getattr(value, "tool_name", "")
             use = asked.tool_use_id
             return Job(

@@ -458,7 +458,7 @@ ROWS: tuple[ControlRow, ...] = (
     _theirs(
         "hook_callback",
         "Run a hook.",
-        "callback_id*:string input*:object tool_use_id:string?",
+        "callback_id*:string input:any tool_use_id:string?",  # without an input, its `on_failure` decides
         "hook",
         FailPolicy.HOOK_CONTINUES,
     ),

@@ -70,12 +70,8 @@ def find_cli(
 ) -> Found:
     """Return the Claude Code CLI to use.
 
-    Args:
-        cli_path: the option; it alone is looked at if it is set. A name without a slash is looked up in PATH.
-        environment: of this process; HACKAMORE_CLI_PATH, PATH and HOME are read.
-        home: the home folder; None means HOME.
-        python_path: where installed Python packages are; None means `sys.path`.
-        system_places: absolute paths outside of the home folder to look at; None means `SYSTEM_PLACES`.
+    If `cli_path` is set, it alone is looked at; a name without a slash is looked up in PATH. HACKAMORE_CLI_PATH, PATH and HOME are read in
+    the environment. `home` is HOME if it is None, `python_path` is `sys.path`, and `system_places` are `SYSTEM_PLACES`.
 
     Raises:
         CLINotFoundError: none was found; `searched` lists the places.

@@ -11,9 +11,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from hackamore._engine.protocol import events
-from hackamore._engine.protocol.connection import Connection
+from hackamore._engine.protocol.connection import Connection, Role
 from hackamore._engine.protocol.frames import message_frame
-from hackamore._engine.protocol.machines import Role
 from hackamore.options.bounds import Limits
 from hackamore.testing.simulation import frames
 from hackamore.testing.simulation.controls import Controls

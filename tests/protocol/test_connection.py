@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 import pytest
 
 from hackamore._engine.protocol import events
-from hackamore._engine.protocol.connection import Connection
-from hackamore._engine.protocol.machines import Role
+from hackamore._engine.protocol.connection import Connection, Role
 from hackamore._engine.protocol.states.session import Ending, Handshake, SessionActivity, SessionState, TurnState
 from hackamore.errors import (
     CLIExitedDuringInitError,

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from hackamore._engine.protocol import events, frames
-from hackamore._engine.protocol.connection import Connection
-from hackamore._engine.protocol.machines import Role
+from hackamore._engine.protocol.connection import Connection, Role
 from hackamore._engine.protocol.states.session import Ending, Handshake, SessionActivity, SessionState, TurnState
 from hackamore.errors import (
     CLIExitedDuringInitError,

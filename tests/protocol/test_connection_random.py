@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from hackamore._engine.protocol import events
-from hackamore._engine.protocol.connection import Connection
-from hackamore._engine.protocol.machines import Role
+from hackamore._engine.protocol.connection import Connection, Role
 from hackamore._engine.protocol.states.session import Handshake, SessionState
 from hackamore.errors import HackamoreError, SlowConsumerError
 from hackamore.options.bounds import Limits

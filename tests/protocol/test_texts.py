@@ -10,7 +10,7 @@ import pytest
 
 from hackamore import ProcessError
 from hackamore._engine.protocol import events, frames
-from hackamore._engine.protocol.connection import Connection
+from hackamore._engine.protocol.connection import Connection, Role
 from hackamore._engine.protocol.diagnostics import (
     did_not_exit,
     exit_code_hint,
@@ -21,7 +21,6 @@ from hackamore._engine.protocol.diagnostics import (
 )
 from hackamore._engine.protocol.framing import LineFramer
 from hackamore._engine.protocol.log import issue, one_line
-from hackamore._engine.protocol.machines import Role
 from hackamore.errors import UnsupportedCLIVersionError
 from hackamore.messages import BackgroundTasksChangedMessage, from_data
 from tests.protocol.test_connection import HOOK, Host, assistant, result, tasks

@@ -296,7 +296,7 @@ def test_a_stop_of_an_idle_session_may_end_immediately() -> None:
     assert core.may_end
     assert not core.turn_open
     assert core.stop_seconds == 2.0
-    assert not core.expects_output_after_close
+    assert not core.closes_input
 
 
 def test_a_stop_interrupts_an_open_turn_and_waits_two_seconds() -> None:

@@ -384,14 +384,14 @@ def test_a_stop_closes_the_input_and_reads_on_for_what_the_cli_writes_at_its_end
     assert core.stop_seconds == 6.0
     turn = session.send()
     session.take(started(turn.id), RUNNING)
-    assert not core.expects_output_after_close
+    assert not core.closes_input
     core.begin_stop(session.now)
-    assert not core.expects_output_after_close  # the turn is interrupted first
+    assert not core.closes_input  # the turn is interrupted first
     session.take(result(turn.id))
-    assert core.expects_output_after_close
+    assert core.closes_input
     assert not core.may_end
-    core.drain_after_close(session.now)
-    assert not core.expects_output_after_close
+    core.input_closed(session.now)
+    assert not core.closes_input
     assert core.connection.state.input_closed
     session.take(session.wrote(1))
     session.pass_by(3.9)
@@ -404,12 +404,12 @@ def test_a_session_that_is_abandoned_or_over_hears_no_last_words() -> None:
     session = Stored()
     session.core.ask_stop(abandon=True)
     session.core.begin_stop(session.now)
-    assert not session.core.expects_output_after_close
+    assert not session.core.closes_input
     other = Stored()
     other.core.begin_stop(other.now)
-    assert other.core.expects_output_after_close
+    assert other.core.closes_input
     other.core.process_gone(0, b"")
-    assert not other.core.expects_output_after_close
+    assert not other.core.closes_input
 
 
 @pytest.mark.parametrize("running", [True, False])

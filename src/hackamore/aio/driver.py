@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from hackamore._engine.answering.servers import CLOSE_SECONDS
-from hackamore._engine.session.core import driver_error
+from hackamore._engine.session.core import ShellStep, driver_error
 from hackamore.runtime.event_loops import Loop, context_for_thread, current_task, end_program, run_cancellable
 from hackamore.runtime.threads import Threads
 from hackamore.transports.base import AsyncPushTransport
@@ -68,7 +68,7 @@ class Driver:
         self._loop = Loop()
         self._context = context_for_thread()  # for plain callbacks; it suits async ones as well
         self._threads = Threads()
-        self._serving = self._answered = False
+        self._serving = False
         self._scope: anyio.CancelScope | None = None  # the wait for output
         self._until: float | None = None  # its time limit
         self._woken = False
@@ -187,25 +187,22 @@ class Driver:
         core, connection, transport = self._core, self._core.connection, self._transport
         while True:
             self._woken = False
-            if core.stop_asked:
-                core.begin_stop(time.monotonic())
-            core.pump(time.monotonic())
-            if self._serve_callbacks():  # eager ones have answered: their frames go out in this round
-                core.pump(time.monotonic())
-            core.deliver_warnings()
-            if data := connection.data_to_send():
-                await transport.send(data)
-            core.was_written()  # observers hear of the end of a callback once its answer is written
+            for step in core.next_steps(time.monotonic()):
+                match step:
+                    case ShellStep.CALLBACKS:
+                        self._serve_callbacks()
+                    case ShellStep.WARN:
+                        core.deliver_warnings()
+                    case ShellStep.WRITE:
+                        await transport.send(connection.data_to_send())
+                    case ShellStep.CLOSE_INPUT:
+                        await transport.end_input()
+                        core.input_closed(time.monotonic())
+                    case ShellStep.END:
+                        return
             self._look_at_input()
-            if core.expects_output_after_close:
-                await transport.end_input()
-                core.drain_after_close(time.monotonic())
-            if core.may_end or (core.stop_asked and self._output_ended):
+            if core.stop_asked and self._output_ended:
                 return  # while stopping, the end of the output ends `last_words` early
-            if connection.input_may_close:
-                await transport.end_input()
-                connection.outbox.input_was_closed()
-                core.input_closed(time.monotonic())
             # A send during the awaits above had no wait to end: without another round it stays unsent until output comes.
             if self._woken and self._missed < _MISSED_READS:
                 self._missed += 1
@@ -268,17 +265,16 @@ class Driver:
 
     def _may_wait_on(self, now: float) -> bool:
         """Have the core hand out what happened, start callbacks and send; return whether the wait for output may continue."""
-        core, connection = self._core, self._core.connection
-        core.pump(now)
-        if (core.callbacks.to_run or core.callbacks.to_stop) and self._serve_callbacks():
-            core.pump(now)
-        if self._push is None or self._scope is None or core.needs_driver:  # it alone calls user code, and stops
-            return False
-        if data := connection.data_to_send():
-            self._push.send_nowait(data)
-            self._core.was_written()
-            self._look_at_input()
-        if self._woken or self._pauses or connection.input_may_close:
+        core = self._core
+        for step in core.next_steps(now):
+            if step is ShellStep.CALLBACKS:
+                self._serve_callbacks()
+            elif step is ShellStep.WRITE and self._push is not None and self._scope is not None:
+                self._push.send_nowait(core.connection.data_to_send())
+                self._look_at_input()
+            else:
+                return False  # the driver itself calls user code, closes stdin, and stops
+        if self._woken or self._pauses or self._push is None or self._scope is None:
             return False
         if core.storing is not None and core.storing.full:
             return False
@@ -291,22 +287,18 @@ class Driver:
             self._scope.deadline = self._loop.time() + seconds
         return True
 
-    def _serve_callbacks(self) -> bool:
-        """Stop and start callbacks; return whether one has been answered already."""
-        self._serving, self._answered = True, False
+    def _serve_callbacks(self) -> None:
+        self._serving = True
         try:
             for job in self._core.callbacks.take():
                 run_job(job, self._finish, self._loop, self._context, self._threads)
         finally:
             self._serving = False
-        return self._answered
 
     def _finish(self, job: Job, outcome: object, error: BaseException | None) -> None:
         """Answer a callback; where it can be sent while the driver waits, the driver is not woken."""
         self._core.callback_ended(job, outcome, error, time.monotonic())
-        if self._serving:
-            self._answered = True  # the caller of `_serve_callbacks` sends the answer
-        elif not self.look():
+        if not self._serving and not self.look():  # else the caller of `_serve_callbacks` sends the answer
             self.wake()
 
 

@@ -14,7 +14,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from hackamore._engine.answering.servers import CLOSE_SECONDS
-from hackamore._engine.session.core import driver_error
+from hackamore._engine.session.core import ShellStep, driver_error
 from hackamore.options.bounds import LONGEST_SECONDS
 from hackamore.runtime.event_loops import context_for_thread
 from hackamore.runtime.threads import Threads
@@ -58,7 +58,6 @@ class Driver:
         self._core = core
         self._transport = transport
         self._push = transport if isinstance(transport, SyncPushTransport) else None
-        self._unwritten = False
         self._slow_at = -_TAKEN_BYTES
         self._exited = False
         self._exit_code: int | None = None
@@ -83,26 +82,22 @@ class Driver:
 
     def flush(self) -> None:
         """Have the core hand out what happened, send what is to be sent, and start callbacks. Called under the lock; never blocks."""
-        core, connection = self._core, self._core.connection
-        core.pump(time.monotonic())
+        core = self._core
         if not self.running:
+            core.pump(time.monotonic())
             return
-        if data := connection.data_to_send():
-            (self._transport.send if self._push is None else self._push.send_nowait)(data)
-            core.was_written()
+        for step in core.next_steps(time.monotonic()):
+            match step:  # warnings wait until the lock is free, and only the reading thread ends the session
+                case ShellStep.CALLBACKS:
+                    self._serve_callbacks()
+                case ShellStep.WRITE:
+                    send = self._transport.send if self._push is None else self._push.send_nowait
+                    send(core.connection.data_to_send())
+                case ShellStep.CLOSE_INPUT:
+                    self._transport.end_input()
+                    core.input_closed(time.monotonic())
         if self._push is not None and self._push.input_broken:
             core.input_broke(time.monotonic())
-        if connection.input_may_close:
-            self._transport.end_input()
-            connection.outbox.input_was_closed()
-            core.input_closed(time.monotonic())
-        if core.expects_output_after_close:
-            self._transport.end_input()
-            core.drain_after_close(time.monotonic())
-        self._serve_callbacks()
-        if self._unwritten:
-            self._unwritten = False
-            self.flush()
 
     def _run(self) -> None:
         core, transport = self._core, self._transport
@@ -186,8 +181,6 @@ class Driver:
         core, connection, transport = self._core, self._core.connection, self._transport
         while True:
             with self._lock:
-                if core.stop_asked:
-                    core.begin_stop(time.monotonic())
                 self.flush()
                 if core.may_end:
                     return
@@ -269,7 +262,6 @@ class Driver:
                 self._runner.start(job)
             except RuntimeError as error:  # no thread can be had
                 self._core.callback_ended(job, None, error, time.monotonic())
-                self._unwritten = True
 
     def _finish(self, job: Job, outcome: object, error: BaseException | None) -> None:
         with self._lock:

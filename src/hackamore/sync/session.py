@@ -113,13 +113,8 @@ class SessionRunner(Generic[A]):
     def begin(self, *, resumable: bool = False) -> None:
         """Start the CLI and return when it is ready. Further calls wait for the same start.
 
-        Args:
-            resumable: the next call continues the start if this one is cancelled; else a cancellation stops the CLI.
-
-        Raises:
-            StartError: the CLI cannot be started, or does not become ready in time.
-            OptionsError: an option does not fit the file system.
-            SessionClosedError: the session was stopped.
+        If this is cancelled, the next call continues the start if it is `resumable`; else the cancellation stops the CLI. It raises what
+        `Session.start` does.
         """
         check_loop()
         core, seam = self.core, self.seam

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     import contextvars
     from collections.abc import Iterator
 
-    from hackamore._engine.answering.observers import Observers
     from hackamore._engine.protocol.connection import Connection
     from hackamore._engine.protocol.deadlines import Deadlines
     from hackamore._engine.protocol.log import SessionLog
@@ -38,25 +37,26 @@ __all__ = ["Callee", "Found", "Job", "JobParts", "JobState", "Jobs", "RpcCall", 
 CANCELLED = CallbackEnd("cancelled", None, "")
 
 
-class SessionParts(NamedTuple):
-    """The parts of a session that answers use.
+class JobObserver(Protocol):
+    def callback_started(self, job: Job) -> Job:
+        """Report a callback; return the job to run."""
 
-    Attributes:
-        deadlines: keeps the timeouts of kind `callback`, by request.
-        answered: notes that an answer was given.
-        reach: returns how a callback of this moment reaches its session, and for whom it is called.
-        post: runs a function where the core may be touched; safe from any thread.
-    """
+    def callback_ended(self, request_id: str, end: CallbackEnd) -> None:
+        """Report that a callback has ended."""
+
+
+class SessionParts(NamedTuple):
+    """The parts of a session that answers use."""
 
     connection: Connection
     answers: Answers
-    deadlines: Deadlines
-    answered: Callable[[], object]
+    deadlines: Deadlines  # keeps the timeouts of kind `callback`, by request
+    answered: Callable[[], object]  # notes that an answer was given
     warn: Callable[..., None]
-    reach: Callable[[], Reach]
-    post: Callable[[Callable[[], None]], None]
+    reach: Callable[[], Reach]  # returns how a callback of this moment reaches its session, and for whom it is called
+    post: Callable[[Callable[[], None]], None]  # runs a function where the core may be touched; safe from any thread
     log: SessionLog
-    observers: Observers | None
+    observers: JobObserver | None
 
 
 class Answers(Protocol):
@@ -75,7 +75,7 @@ class JobParts(NamedTuple):
     answered: Callable[[], object]
     warn: Callable[..., None]
     log: Log
-    observers: Observers | None = None
+    observers: JobObserver | None = None
 
 
 def _nothing(_: object = None) -> Any:
@@ -83,37 +83,25 @@ def _nothing(_: object = None) -> Any:
 
 
 class Callee(NamedTuple):
-    """The part of the program that answers requests, as it is known before a request is read.
+    """The part of the program that answers requests, as it is known before a request is read."""
 
-    Attributes:
-        name: its name, for people.
-        fail: makes the answer for a failure from its reason; None instead if the row of the request has that answer.
-        function: the function of the user; None if there is none.
-        is_async: True if a call returns an awaitable; others are made in a worker thread.
-        timeout: seconds for an answer; None for no timeout.
-    """
-
-    name: str
+    name: str  # its name, for people
+    # makes the answer for a failure from its reason; None instead if the row of the request has that answer
     fail: Callable[[str], Answer | None] = _nothing
-    function: Any = None
-    is_async: bool = False
-    timeout: float | None = None
+    function: Any = None  # the function of the user; None if there is none
+    is_async: bool = False  # True if a call returns an awaitable; others are made in a worker thread
+    timeout: float | None = None  # seconds for an answer; None for no timeout
 
 
 class RpcCall(NamedTuple):
-    """The JSON-RPC call that a job makes.
+    """The JSON-RPC call that a job makes."""
 
-    Attributes:
-        owner: the connection that it came by.
-        id: its id.
-        plan: the call of a tool, whose exceptions are outcomes.
-        cancel: cancels a call that a running server answers. `Jobs` makes such a call, and not the shell.
-    """
-
-    owner: object
-    id: Any
-    plan: ToolCallPlan | None = None
-    cancel: Callable[[], object] | None = None
+    owner: object  # the connection that it came by
+    id: Any  # its id
+    plan: ToolCallPlan | None = None  # the call of a tool, whose exceptions are outcomes
+    cancel: Callable[[], object] | None = (
+        None  # cancels a call that a running server answers. `Jobs` makes such a call, and not the shell
+    )
 
 
 class JobState(msgspec.Struct, eq=False):
@@ -127,23 +115,18 @@ class JobState(msgspec.Struct, eq=False):
 
 
 class Job(msgspec.Struct, frozen=True, eq=False):
-    """A callback to run, and how its outcome becomes an answer.
+    """A callback to run, and how its outcome becomes an answer."""
 
-    Attributes:
-        about: the request, as observers see it. The kind is `hook`, `permission`, `mcp` or `dialog`; jobs that answer nothing have others.
-        call: makes the call; returns an awaitable if the callee is async.
-        finish: makes the answer from the outcome; raises if it cannot be sent.
-        ended: takes the outcome of a job that answers nothing.
-        rpc: its JSON-RPC call, if it makes one.
-    """
-
+    # the request, as observers see it. The kind is `hook`, `permission`, `mcp` or `dialog`; jobs that answer nothing have others
     about: CallbackCall
     callee: Callee
     state: JobState
-    call: Callable[[], Any] = _nothing
-    finish: Callable[[Any], Answer] = _nothing
-    ended: Callable[[object, BaseException | None], None] | None = None
-    rpc: RpcCall | None = None
+    call: Callable[[], Any] = _nothing  # makes the call; returns an awaitable if the callee is async
+    finish: Callable[[Any], Answer] = _nothing  # makes the answer from the outcome; raises if it cannot be sent
+    ended: Callable[[object, BaseException | None], None] | None = (
+        None  # takes the outcome of a job that answers nothing
+    )
+    rpc: RpcCall | None = None  # its JSON-RPC call, if it makes one
 
     def calling(self, call: Callable[[], Any]) -> Job:
         """Return this job with another call."""

@@ -41,10 +41,8 @@ _REPORTS = 64
 class StdioConnection:
     """One client of a tool server.
 
-    Args:
-        post: calls a function where the connection may be touched, and looks at it afterwards; safe from any thread. Returns nothing
-            of interest.
-        limits: the longest line, and the calls that run at the same time; None for the defaults.
+    `post` calls a function where the connection may be touched, and looks at it afterwards, from any thread. `limits` are the longest line,
+    and the calls that run at the same time; None for the defaults.
 
     Attributes:
         take: stops callbacks, and yields the jobs to start.

@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from hackamore._engine.protocol.framing import Found
     from hackamore.errors import HackamoreError
 
+__all__ = ["Connection", "Role"]
+
 
 class Connection:
     """One end of a query or session.
@@ -151,13 +153,8 @@ class Connection:
             self._end_with_process()
 
     def _receive(self, found: Found) -> None:
-        """Pass on what was read."""
         one_way = self.state.one_way
         match found:
-            case events.Event():
-                self.outbox.emit(found)
-            case DecodeErrorLimitError():
-                self.fail(found)
             case Message() if self.state.role is Role.HOST:
                 self.conversation.receive(found)
             case UserMessage():
@@ -170,6 +167,10 @@ class Connection:
                 self.exchanges.cancelled(found)
             case TranscriptMirror() if self._mirrored:
                 self.outbox.emit_aside(events.TranscriptMirrored(found))
+            case events.Event():
+                self.outbox.emit(found)
+            case DecodeErrorLimitError():
+                self.fail(found)
             case _:
                 self.log.debug("a frame of type %r was dropped", found.type)
 

@@ -62,12 +62,7 @@ _TASK_ENDED = frozenset({"completed", "failed", "stopped", "killed", "cancelled"
 
 
 class ConversationState:
-    """The state of the conversation: which prompts are open, and what the CLI is doing.
-
-    Attributes:
-        server_info: the CLI's description of itself, once it has answered `initialize`.
-        background_tasks: the running background tasks, ambient ones included.
-    """
+    """The state of the conversation: which prompts are open, and what the CLI is doing."""
 
     def __init__(
         self,
@@ -78,9 +73,9 @@ class ConversationState:
         *,
         random_bytes: Callable[[int], bytes],
     ) -> None:
-        self.server_info: ServerInfo | None = None
+        self.server_info: ServerInfo | None = None  # the CLI's description of itself, once it has answered `initialize`
         self.activity: SessionActivity = SessionActivity.UNKNOWN
-        self.background_tasks: tuple[BackgroundTask, ...] = ()
+        self.background_tasks: tuple[BackgroundTask, ...] = ()  # those that run, ambient ones included
         self.last_result: ResultMessage | None = None
         self._work = Work.WORKING if state.one_way else Work.UNKNOWN  # the launch gives the prompt
         self._rate_limit: RateLimitInfo | None = None

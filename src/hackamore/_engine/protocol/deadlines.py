@@ -31,15 +31,12 @@ class Deadlines:
 
     A heap has an entry for each of them, at its end or earlier: a timeout that starts again, as for each message, leaves its entry where
     it is, and the entry moves when it comes to the front. Entries of removed timeouts are dropped there, or when they are the majority.
-
-    Attributes:
-        now: the time from which a new timeout counts.
     """
 
     __slots__ = ("_ends", "_entries", "_heap", "_number", "now")
 
     def __init__(self, now: float = 0.0) -> None:
-        self.now: float = now
+        self.now: float = now  # the time from which a new timeout counts
         self._ends: dict[tuple[str, str], tuple[float, float]] = {}
         self._heap: list[tuple[float, int, tuple[str, str]]] = []
         self._entries: dict[tuple[str, str], tuple[float, int]] = {}

@@ -126,20 +126,14 @@ class Ledger(Generic[E]):
 
 
 class Exchanges:
-    """The open requests of both directions. Each of the peer's gets exactly one answer, from a handler or, safely, from its row.
-
-    Attributes:
-        pending: the requests of this side.
-        in_flight: those of the peer.
-        initialize_id: the id of `initialize`, once this side has sent it. How it ends is the connection's business.
-    """
+    """The open requests of both directions. Each of the peer's gets exactly one answer, from a handler or, safely, from its row."""
 
     def __init__(
         self, state: Machines, outbox: Outbox, log: SessionLog, limits: Limits, random_bytes: Callable[[int], bytes]
     ) -> None:
-        self.pending: Ledger[PendingRequest] = Ledger()
-        self.in_flight: Ledger[InFlightRequest] = Ledger()
-        self.initialize_id: str | None = None
+        self.pending: Ledger[PendingRequest] = Ledger()  # the requests of this side
+        self.in_flight: Ledger[InFlightRequest] = Ledger()  # those of the peer
+        self.initialize_id: str | None = None  # once this side has sent it. How it ends is the connection's business
         self._peer_initialize_id: str | None = None
         self._early: dict[str, ControlRequest] = {}  # those that a host got before its `initialize`
         self._internal: deque[str] = deque()

@@ -137,10 +137,6 @@ class FrameReader:
         warn: called for each field that was left out, and for each line that is skipped.
         plain: the messages that come in lists, and those of them that name no prompt.
         fail_on_bad_lines: as for `Connection`.
-
-    Attributes:
-        mask: takes secrets out of a line that is not of the protocol, for errors and warnings. The host sets it for its launch.
-        received: True once any byte has come.
     """
 
     def __init__(
@@ -152,8 +148,9 @@ class FrameReader:
         *,
         fail_on_bad_lines: bool,
     ) -> None:
+        # takes secrets out of a line that is not of the protocol, for errors and warnings. The host sets it for its launch.
         self.mask: Callable[[bytes], bytes] = bytes
-        self.received: bool = False
+        self.received: bool = False  # True once any byte has come
         self.last_bad_line: bytes | None = None
         self._limits = limits
         self._turns = turns
@@ -181,6 +178,9 @@ class FrameReader:
         self._floods = line is None
         if line is None:  # nearly always: a generator would cost as much as all else but decoding
             return (run,) if run else ()
+        if len(lines) == 1 and isinstance(line, Frame):
+            self._bad_lines = 0
+            return (line,)
         return self._closely(run, line, rest)
 
     def _closely(

@@ -21,27 +21,23 @@ class Role(Enum):
 
 
 class Machines:
-    """The machines of a connection.
-
-    Attributes:
-        lifecycle: the state of the session, as its user sees it. That it is being stopped stands here and nowhere else.
-        input: the writing of this side; only the `Outbox` moves it.
-        output: the reading of this side.
-        ending: how it ended, once it has: then nothing more can happen, and the process, if it lives, is to be stopped.
-        session_id: the session, as soon as a message has named it.
-    """
+    """The machines of a connection."""
 
     def __init__(self, role: Role, *, hold_until_confirmed: bool, one_way: bool) -> None:
         self.role = role
         self.one_way = one_way
+        # the state of the session, as its user sees it. That it is being stopped stands here and nowhere else.
         self.lifecycle: states.SessionState = states.SessionState.NEW
         self.handshake = states.Handshake.NONE if one_way else states.Handshake.UNSENT
-        self.input = states.Half.CLOSED if one_way else states.Half.OPEN
+        self.input = (
+            states.Half.CLOSED if one_way else states.Half.OPEN
+        )  # the writing of this side; only the `Outbox` moves it
         self.output = states.Half.OPEN
         self.process = states.Process.ALIVE
+        # how it ended, once it has: then nothing more can happen, and the process, if it lives, is to be stopped
         self.ending: states.Ending | None = None
         self.terminal_error: HackamoreError | None = None
-        self.session_id: str | None = None
+        self.session_id: str | None = None  # the session, as soon as a message has named it
         self.exit_code: int | None = None
         self.stderr_tail: bytes = b""
         self._hold_until_confirmed = hold_until_confirmed

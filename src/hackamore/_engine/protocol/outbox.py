@@ -25,25 +25,19 @@ class Sendable(Protocol):
 
 
 class Outbox:
-    """The events and frames that were not taken yet, each in their order. One read may bring a thousand messages: they are one event.
+    """The events and frames that were not taken yet, each in their order. One read may bring a thousand messages: they are one event."""
 
-    Attributes:
-        any_message: True once there was a message.
-        api_retry: the last failed API request; None if the API has answered since.
-        held: frames that wait until the handshake is confirmed.
-    """
-
-    __slots__ = ("_batch", "_events", "_frames", "_state", "_turns", "any_message", "api_retry", "held")
+    __slots__ = ("_batch", "_events", "_state", "_turns", "any_message", "api_retry", "frames", "held")
 
     def __init__(self, state: Machines, turns: TurnTable) -> None:
-        self.any_message: bool = False
-        self.api_retry: APIRetryMessage | None = None
-        self.held: deque[tuple[Sendable, bytes]] = deque()
+        self.any_message: bool = False  # True once there was a message
+        self.api_retry: APIRetryMessage | None = None  # the last failed API request; None if the API has answered since
+        self.held: deque[tuple[Sendable, bytes]] = deque()  # frames that wait until the handshake is confirmed
         self._state = state
         self._turns = turns
         self._batch: list[Message] = []
         self._events: list[events.Event] = []
-        self._frames: list[bytes] = []
+        self.frames: list[bytes] = []
 
     @property
     def waiting(self) -> bool:
@@ -105,16 +99,16 @@ class Outbox:
 
     def data_to_send(self) -> bytes:
         """Return what is to be written: whole lines. It counts as written."""
-        if not self._frames:
+        if not self.frames:
             return b""
-        data = b"".join(self._frames)
-        self._frames.clear()
+        data = b"".join(self.frames)
+        self.frames.clear()
         return data
 
     def write(self, frame: bytes) -> bool:
         """Queue a frame; return False if it could not be read any more."""
         if self._state.writable:
-            self._frames.append(frame)
+            self.frames.append(frame)
             return True
         return False
 
@@ -161,4 +155,4 @@ class Outbox:
         """Move the input half; drop frames once it is closed."""
         self._state.input = INPUT[self._state.input, trigger]
         if not self._state.writable:
-            self._frames.clear()
+            self.frames.clear()

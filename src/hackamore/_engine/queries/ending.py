@@ -54,11 +54,13 @@ class Recent:
 
     def add(self, messages: list[Message], size: int) -> None:
         """Add a batch of about `size` bytes; the list must not change any more. Pieces of messages are left out."""
+        if len(messages) == 1 and messages[0].__class__ is StreamEvent:
+            return  # a token at a time
         if StreamEvent in map(type, messages):
             messages = [message for message in messages if message.__class__ is not StreamEvent]
+            if not messages:
+                return
             size = sum(len(message.raw) for message in messages)
-        if not messages:
-            return
         batch: list[Any] = messages
         if len(messages) >= _MANY:
             batch = list(map(_raw, messages))
@@ -69,11 +71,13 @@ class Recent:
         while self._size > _RECENT_BYTES and len(self._batches) > 1:  # the last batch stays, however large
             dropped, size = self._batches.popleft()
             self._size -= size
-            # Few lines are decoded for this: it is done once for each read.
-            likely = (
-                each for each in reversed(dropped) if b'"text"' in (each if isinstance(each, bytes) else each.raw)
-            )
-            self._spoken = next((each for each in map(_message, likely) if _text(each)), self._spoken)
+            for each in reversed(dropped):
+                # Few lines are decoded for this: it is done once for each read.
+                if each.__class__ is not bytes or b'"text"' in each:
+                    message = _message(each)
+                    if _text(message):
+                        self._spoken = message
+                        break
 
     def partial(self, session_id: str | None) -> PartialResult:
         """Return the messages as the partial result of an error."""
@@ -115,7 +119,7 @@ def last_text(messages: Sequence[Message]) -> str:
 def _text(message: Message) -> str:
     if not isinstance(message, AssistantMessage) or message.parent_tool_use_id is not None:
         return ""
-    return "".join(block.text for block in message.content if isinstance(block, TextBlock))
+    return "".join([block.text for block in message.content if isinstance(block, TextBlock)])
 
 
 class TextDeltas:

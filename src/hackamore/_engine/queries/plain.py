@@ -13,10 +13,9 @@ from hackamore._engine.answering.observers import Observed, observers_of
 from hackamore._engine.launch import needs_session
 from hackamore._engine.launch.plan import encode_prompt
 from hackamore._engine.protocol import events
-from hackamore._engine.protocol.connection import Connection
+from hackamore._engine.protocol.connection import Connection, Role
 from hackamore._engine.protocol.deadlines import EXIT_SECONDS, TURN_KINDS, Deadlines
 from hackamore._engine.protocol.log import SessionLog, issue
-from hackamore._engine.protocol.machines import Role
 from hackamore._engine.protocol.states.query import State
 from hackamore._engine.queries.ending import Overtime, QueryCore
 from hackamore.checked.functions import callback_failure, guarded

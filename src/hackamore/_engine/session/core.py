@@ -12,7 +12,7 @@ import logging
 import sys
 from collections import deque
 from collections.abc import Mapping
-from enum import Enum, auto
+from enum import Enum, IntEnum, auto
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from hackamore._engine.answering.jobs import SessionParts
@@ -21,13 +21,12 @@ from hackamore._engine.answering.routing import Callbacks
 from hackamore._engine.launch import in_process_servers
 from hackamore._engine.launch.encode import external_servers
 from hackamore._engine.protocol import events as core_events
-from hackamore._engine.protocol.connection import Connection
+from hackamore._engine.protocol.connection import Connection, Role
 from hackamore._engine.protocol.control import row_for
 from hackamore._engine.protocol.conversation import SETTLE_SECONDS
 from hackamore._engine.protocol.deadlines import EXIT_SECONDS, Deadlines, TurnDeadlines
 from hackamore._engine.protocol.log import SessionLog, one_line
-from hackamore._engine.protocol.machines import Role
-from hackamore._engine.protocol.states.session import Ending, SessionActivity, SessionState, TurnState
+from hackamore._engine.protocol.states.session import Ending, Half, SessionActivity, SessionState, TurnState
 from hackamore._engine.queries.prompts import PRIORITIES
 from hackamore._engine.session.events import (
     ActivityChanged,
@@ -62,7 +61,7 @@ from hackamore.tools import server_kind
 
 if TYPE_CHECKING:
     import contextvars
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from hackamore._engine.answering.jobs import Job
     from hackamore._engine.answering.observers import Observers
@@ -90,13 +89,26 @@ def _place_of_caller() -> str:
     return f"{frame.f_code.co_filename.rpartition('/')[2]}:{frame.f_lineno}"
 
 
-class Request(Enum):
-    """A requested stop, which the driver has to obey."""
+class Stop(IntEnum):
+    """The state of the stop of a session. None is followed by an earlier one."""
 
-    NONE = auto()
-    STOP = auto()
-    ABANDON = auto()
-    """No caller waits for it: the process was abandoned."""
+    NO = auto()
+    ASKED = auto()  # the driver has to begin it
+    INTERRUPTED = auto()  # the end of the turn is awaited, for `interrupt_seconds`
+    CLOSING = auto()  # stdin is to be closed, and output read on: when it exits, the CLI writes entries for the store
+    LAST_WORDS = auto()  # stdin is closed; the end of the output is awaited, for `stop_grace`
+    DONE = auto()  # nothing is awaited any more
+    ABANDONED = auto()  # no caller waits: the process was abandoned
+
+
+class ShellStep(Enum):
+    """A step of a shell, which takes it before it gets the following one."""
+
+    CALLBACKS = auto()  # stop and start callbacks
+    WARN = auto()  # deliver warnings, where user code may run
+    WRITE = auto()  # write the data to send
+    CLOSE_INPUT = auto()  # close stdin, and call `input_closed`
+    END = auto()  # stop the process
 
 
 class SessionCore(Generic[A]):
@@ -175,9 +187,8 @@ class SessionCore(Generic[A]):
         self._to_tell: deque[StreamWarning] = deque()
         self._issued: list[StreamWarning] = []
         self._answers: dict[str, Answer] = {}
-        self._request = Request.NONE
+        self._stop = Stop.NO
         self._input_broke = False
-        self._last_words = False
         self.storing: Storing | None = None
         if options.session_store is not None:
             from hackamore._engine.session.storing import Storing
@@ -211,7 +222,7 @@ class SessionCore(Generic[A]):
     @property
     def needs_driver(self) -> bool:
         """True while the driver has to look itself: there are warnings to tell, a stop was requested, or the session is over."""
-        return bool(self._to_tell) or self._request is not Request.NONE or self.connection.state.ending is not None
+        return bool(self._to_tell) or self._stop is not Stop.NO or self.connection.state.ending is not None
 
     def deliver_warnings(self) -> None:
         """Log new warnings and call `on_warning` for them. Called where user code may run."""
@@ -265,6 +276,8 @@ class SessionCore(Generic[A]):
                         self._gave_up("output", seconds)
                 case "input":
                     self._gave_up("input", seconds)
+                case "stop" | "last_words":
+                    self._move_stop(Stop.DONE)
 
     def _gave_up(self, closed: str, seconds: float) -> None:
         reason = f"the CLI closed its {closed} and did not exit within {seconds:g} s"
@@ -289,17 +302,23 @@ class SessionCore(Generic[A]):
     @property
     def stop_asked(self) -> bool:
         """True once a stop was requested; the driver then calls `begin_stop`."""
-        return self._request is not Request.NONE
+        return self._stop is not Stop.NO
 
     @property
     def abandoned(self) -> bool:
         """True once the session has no user any more: its process was abandoned, and no call waits."""
-        return self._request is Request.ABANDON
+        return self._stop is Stop.ABANDONED
 
     def ask_stop(self, *, abandon: bool = False) -> None:
         """Request a stop, from any thread. `begin_stop` obeys it: from then on the lifecycle is STOPPING."""
-        if not self.abandoned:
-            self._request = Request.ABANDON if abandon else Request.STOP
+        self._move_stop(Stop.ABANDONED if abandon else Stop.ASKED)
+
+    def _move_stop(self, stop: Stop) -> None:
+        self._stop = max(self._stop, stop)
+
+    def _turn_was_stopped(self) -> None:
+        self.deadlines.disarm("stop", "")
+        self._move_stop(Stop.CLOSING if self.storing is not None else Stop.DONE)
 
     def begin_stop(self, now: float) -> None:
         """Stop: refuse new calls, interrupt a running turn, and limit the time for that. Further calls do nothing."""
@@ -315,8 +334,12 @@ class SessionCore(Generic[A]):
             try:
                 connection.exchanges.interrupt(cancel_queued=waiting, internal=True)  # else the CLI takes up what waits
             except HackamoreError:
+                self._move_stop(Stop.DONE)
                 return
+            self._move_stop(Stop.INTERRUPTED)
             self.deadlines.arm("stop", "", self.interrupt_seconds)
+        else:
+            self._turn_was_stopped()
 
     def output_ended(self, now: float) -> None:
         """Start the timeout of the exit, after the end of stdout."""
@@ -334,36 +357,50 @@ class SessionCore(Generic[A]):
         self.connection.outbox.input_broke()
         self.deadlines.arm("input", "", EXIT_SECONDS)
 
+    def next_steps(self, now: float) -> Iterator[ShellStep]:
+        """Process what happened, and yield what the shell does next, in order."""
+        if self._stop is not Stop.NO:
+            self.begin_stop(now)
+        self.pump(now)
+        callbacks, state = self.callbacks, self.connection.state
+        if callbacks.to_run or callbacks.to_stop:
+            yield ShellStep.CALLBACKS
+            if self.connection.outbox.waiting or self.storing is not None:
+                self.pump(now)  # eager ones have ended: what follows from that belongs to this round
+        if self._to_tell:
+            yield ShellStep.WARN
+        if self.connection.outbox.frames:
+            yield ShellStep.WRITE
+        if self.observers is not None:
+            self.was_written()
+        # The rest of these rules is looked at only when it matters: this runs for each read.
+        if (state.input is Half.CLOSING or self._stop is not Stop.NO) and self.closes_input:
+            yield ShellStep.CLOSE_INPUT
+        if self.needs_driver and self.may_end:
+            yield ShellStep.END
+
+    @property
+    def closes_input(self) -> bool:
+        """True while stdin is to be closed: all is done, or a stop reads on, for the store: when it exits, the CLI writes entries."""
+        if self._stop is Stop.NO:
+            return self.connection.input_may_close
+        return self._stop is Stop.CLOSING and not self.connection.state.over
+
     def input_closed(self, now: float) -> None:
-        """Start the timeout of the exit, after stdin was closed because all is done."""
+        """Apply that stdin is closed: the exit has to follow, and during a stop the last words of the CLI."""
         self.deadlines.now = now
-        self.audience.pumped()
-        self.deadlines.arm("finish", "", self.options.timeouts.after_result)
+        self.connection.outbox.input_was_closed()
+        if self._stop is Stop.CLOSING:
+            self._move_stop(Stop.LAST_WORDS)
+            self.deadlines.arm("last_words", "", self.options.timeouts.stop_grace)
+        else:
+            self.audience.pumped()
+            self.deadlines.arm("finish", "", self.options.timeouts.after_result)
 
     @property
     def may_end(self) -> bool:
         """True once the process is to be stopped: the session is over or abandoned, or no wait is left."""
-        connection = self.connection
-        if connection.state.over or self.abandoned:
-            return True
-        if connection.state.lifecycle is not SessionState.STOPPING or (
-            connection.conversation.working and self.deadlines.is_armed("stop", "")
-        ):
-            return False
-        return not (self.expects_output_after_close or self.deadlines.is_armed("last_words", ""))
-
-    @property
-    def expects_output_after_close(self) -> bool:
-        """True while a stop is to close stdin and read on: what the CLI writes to its transcript when it exits belongs to the store."""
-        if self.storing is None or self._last_words or self.connection.state.over or self.abandoned:
-            return False
-        return self.connection.state.lifecycle is SessionState.STOPPING and not self.connection.conversation.working
-
-    def drain_after_close(self, now: float) -> None:
-        self._last_words = True
-        self.deadlines.now = now
-        self.connection.outbox.input_was_closed()
-        self.deadlines.arm("last_words", "", self.options.timeouts.stop_grace)
+        return self.connection.state.over or self._stop >= Stop.DONE
 
     @property
     def stop_seconds(self) -> float:
@@ -522,24 +559,29 @@ class SessionCore(Generic[A]):
         self.deadlines.now = now
         connection = self.connection
         storing, observers = self.storing, self.observers
-        news = connection.outbox.waiting
+        happened = connection.events_received()
+        news = bool(happened)
         noted = news and self.log.isEnabledFor(logging.DEBUG)
-        while connection.outbox.waiting:
-            for event in connection.events_received():
+        while happened:
+            for event in happened:
                 if noted:
                     _log(self.log, event)
                 if observers is not None:
                     observers.saw(event)
                 if storing is None or not storing.keeps(event):
                     self.handle(event)
+            happened = connection.events_received()
         if storing is not None:
             storing.move()
+        if self._stop is Stop.INTERRUPTED and not connection.conversation.working:
+            self._turn_was_stopped()
+        unsettled = connection.conversation.unsettled
         if self.deadlines:
             if news:  # with any message the CLI is at work: `after_result` counts its silence
                 self.deadlines.disarm("after_result", "")
-            if news or not connection.conversation.unsettled:
+            if news or not unsettled:
                 self.deadlines.disarm("settle", "")  # keep-alives do not count, and postpone nothing
-        if connection.conversation.unsettled and not self.deadlines.is_armed("settle", ""):
+        if unsettled and not self.deadlines.is_armed("settle", ""):
             self.deadlines.arm("settle", "", SETTLE_SECONDS)
         self.audience.pumped()
         if storing is not None and storing.holds:

@@ -30,10 +30,12 @@ from hackamore.runtime.flags import Flag
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from hackamore._engine.session.core import SessionCore
-    from hackamore.errors import HackamoreError, StreamWarning
+    from hackamore._engine.protocol.connection import Connection
+    from hackamore._engine.protocol.log import SessionLog
+    from hackamore.errors import HackamoreError, StreamWarning, WarningCode
     from hackamore.messages import Message
     from hackamore.messages.results import ControlResult
+    from hackamore.options.options import Options
 
     BrokenLine = events.BadLine | events.LongLine | events.IncompleteLine
 
@@ -264,6 +266,23 @@ class Audience(Protocol):
         """The session is over."""
 
 
+class ReadersCore(Protocol):
+    """The core of a session, as its readers see it."""
+
+    options: Options
+    connection: Connection
+    log: SessionLog
+
+    def warn(self, code: WarningCode | StreamWarning, message: str = "", **context: object) -> None:
+        """Raise a warning."""
+
+    def queue_warning(self, warning: StreamWarning) -> None:
+        """Have `on_warning` called with a warning."""
+
+    def ask_stop(self) -> None:
+        """Request a stop."""
+
+
 class Readers:
     """The turns and cursors of a session; those without a user are forgotten. `besides` returns the unread bytes of other readers."""
 
@@ -271,12 +290,12 @@ class Readers:
     late_timeouts: ClassVar[tuple[str, ...]] = TURN_KINDS
     in_order: ClassVar[bool] = False
 
-    def __init__(self, core: SessionCore[Any], besides: Callable[[], int] = lambda: 0) -> None:
+    def __init__(self, core: ReadersCore, besides: Callable[[], int] = lambda: 0) -> None:
         self._core = core
         self._turns: weakref.WeakValueDictionary[str, Progress] = weakref.WeakValueDictionary()
         self._messages: weakref.WeakSet[Inbox] = weakref.WeakSet()
         self._events: weakref.WeakSet[Inbox] = weakref.WeakSet()
-        self._lately: list[weakref.ref[Inbox]] = []
+        self._lately: tuple[bool, tuple[str, ...]] = False, ()  # the readers of the last messages
         self._besides = besides
         self._limit = core.options.limits.buffered_bytes
         self._unread = Unread()
@@ -302,16 +321,18 @@ class Readers:
         turns = [turn for turn_id in turn_ids if (turn := self._turns.get(turn_id)) is not None]
         if not inboxes and not turns:
             return
-        size = sum(len(message.raw) for message in messages)
+        size = sum([len(message.raw) for message in messages])
         for turn in turns:
             turn.deliver(messages, size)
         for inbox in inboxes:
             inbox.add(messages, size)
-        self._lately = [weakref.ref(inbox) for inbox in (*inboxes, *(turn.inbox for turn in turns))]
+        self._lately = to_cursors, turn_ids
         self.held()
 
     def progress(self) -> tuple[int, int]:
-        found = [inbox for reference in self._lately if (inbox := reference()) is not None]
+        to_cursors, turn_ids = self._lately
+        turns = [turn.inbox for turn_id in turn_ids if (turn := self._turns.get(turn_id)) is not None]
+        found = [*self._messages, *turns] if to_cursors else turns
         unread = sum(inbox.size for inbox in found)
         return unread, sum(inbox.added for inbox in found) - unread
 

@@ -7,12 +7,13 @@ permissions, control answers, and the messages of other turns do not.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from hackamore._engine.answering.jobs import Callee, Job, JobState
 from hackamore._engine.protocol import events
+from hackamore._engine.session.readers import ReadersCore
 from hackamore._engine.storing.mirror import Mirror, Occasion, Writer
 from hackamore.checked.fields import without_passwords
 from hackamore.checked.functions import is_async
@@ -25,7 +26,8 @@ from hackamore.runtime.flags import Flag
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hackamore._engine.session.core import SessionCore
+    from hackamore._engine.answering.routing import Callbacks
+    from hackamore._engine.protocol.deadlines import Deadlines
     from hackamore._engine.storing.mirror import Append, Problem
     from hackamore.options.stores import StoreKey
 
@@ -33,10 +35,28 @@ _KIND = "store"
 _ATTEMPT, _REST = "attempt", "rest"
 
 
+class StoringCore(ReadersCore, Protocol):
+    """The core of a session, as its store sees it."""
+
+    audience: Any
+    callbacks: Callbacks
+    deadlines: Deadlines
+    warnings: deque[StreamWarning]
+
+    def deliver(self, event: events.MessagesReceived, *, to_cursors: bool = True) -> None:
+        """Give messages to the audience; without `to_cursors` to the turns alone."""
+
+    def handle(self, event: events.Event) -> None:
+        """Process an event."""
+
+    def turn_over(self, event: events.TurnStateChanged) -> None:
+        """Process that a turn has started or ended."""
+
+
 class Storing:
     """Copies the transcript of a session to its store. `more` is woken when an append has ended."""
 
-    def __init__(self, core: SessionCore[Any]) -> None:
+    def __init__(self, core: StoringCore) -> None:
         options = core.options
         self.mirror: Mirror = Mirror(options.session_store_flush, options.limits.mirrored_bytes)
         self._core = core

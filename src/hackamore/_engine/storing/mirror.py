@@ -140,24 +140,17 @@ _split = msgspec.json.Decoder(list[Raw]).decode  # bytes until an append: `most_
 
 
 class Mirror:
-    """The entries of one session on their way to a store.
-
-    Args:
-        most_bytes: how many bytes may wait before `full`.
-        project_key: the project under which the store keeps the session; None: the one that the CLI uses.
-
-    Attributes:
-        waiting: the bytes that the store has not taken.
-        problems: the failures since they were last taken.
-    """
+    """The entries of one session on their way to a store. `most_bytes` may wait before it is `full`."""
 
     def __init__(self, flush: FlushMode, most_bytes: int, project_key: str | None = None) -> None:
         self.writer: Writer = Writer.IDLE
-        self.waiting: int = 0
-        self.problems: deque[Problem] = deque()
+        self.waiting: int = 0  # the bytes that the store has not taken
+        self.problems: deque[Problem] = deque()  # the failures since they were last taken
         self._flush = flush
         self._most_bytes = most_bytes
-        self.project_key = project_key
+        self.project_key = (
+            project_key  # the project under which the store keeps the session; None: the one that the CLI uses
+        )
         self._files: dict[str, _File] = {}
         self._strange: set[str] = set()  # each is reported once
         self._fresh_entries = self._fresh_bytes = 0

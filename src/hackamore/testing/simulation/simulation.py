@@ -11,8 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from hackamore._engine.protocol import events
-from hackamore._engine.protocol.connection import Connection
-from hackamore._engine.protocol.machines import Role
+from hackamore._engine.protocol.connection import Connection, Role
 from hackamore.options.bounds import Limits
 from hackamore.testing.simulation import frames
 from hackamore.testing.simulation.controls import Controls
@@ -163,9 +162,8 @@ class Simulation:
 
     def inject(self, frame: dict[str, Any] | bytes) -> bool:
         """Write a frame, or a line as it is, behind the output so far; return False if the process has ended."""
-        if isinstance(frame, dict):
-            if frame.get("type") not in _CONTROL_FRAMES:
-                frame = {"uuid": self._state.new_id(), "session_id": self._state.session_id, **frame}
+        if isinstance(frame, dict) and frame.get("type") not in _CONTROL_FRAMES:
+            frame = {"uuid": self._state.new_id(), "session_id": self._state.session_id, **frame}
         open_before = self._host.is_open
         self._host.garbage(frame)
         return open_before

@@ -41,13 +41,8 @@ _caches: dict[str, VersionCache] = {}
 class Preparation:
     """Makes a `LaunchPlan` from options.
 
-    Args:
-        prompt: the prompt of a one-shot; None for a session.
-        session: True for the bidirectional protocol.
-        find: False with a custom transport: then no CLI is looked for and no version asked.
-
-    Attributes:
-        warnings: the warnings to issue before anything runs.
+    `prompt` is that of a one-shot, None for a session; `session` is True for the bidirectional protocol. With a custom transport `find` is
+    False: no CLI is looked for and no version asked. `warnings` are to be issued before anything runs.
     """
 
     def __init__(self, options: Options, prompt: str | None, *, session: bool = False, find: bool = True) -> None:

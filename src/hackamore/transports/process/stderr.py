@@ -109,11 +109,8 @@ class _Lines:
 class StderrDrain:
     """Reads one descriptor to its end.
 
-    Args:
-        descriptor: the read end of the pipe; owned from here on, if this does not raise.
-        on_line: called with each line, without its line end; referred to weakly.
-        name: for the thread that calls `on_line`.
-        waiting_lines: how many lines wait for a callback that is slower than the child.
+    The descriptor is owned from here on, if this does not raise. `on_line` is called with each line, without its line end, in a thread of
+    that `name`, and referred to weakly. Of a child that is faster than it `waiting_lines` lines wait.
     """
 
     def __init__(

@@ -207,12 +207,8 @@ def _argument(value: str, name: str, redactor: Redactor) -> str:
 class SessionRecord:
     """The recording of one session: events in, redacted lines out.
 
-    Args:
-        sink: where the lines go.
-        redactor: removes secrets, addresses and places.
-        session: the name of the session in the lines: an index, or a random text.
-        line_bytes: lines of the CLI that are longer are noted, and not kept.
-        name: the name that its user gave it.
+    `session` is its name in the lines: an index, or a random text; `name` is the one that its user gave it. Lines of the CLI with more
+    than `line_bytes` are noted, and not kept.
     """
 
     def __init__(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _numbers = count()
 
 
-def said(*blocks: dict[str, Any], parent: str | None = None, key: str | None = None, **more: Any) -> Frame:
+def assistant(*blocks: dict[str, Any], parent: str | None = None, key: str | None = None, **more: Any) -> Frame:
     number = next(_numbers)
     body = {
         "id": key or f"msg_{number}",
@@ -39,7 +39,7 @@ def agent(call_id: str) -> dict[str, Any]:
     return call(call_id, "Agent", description="d", prompt="Look.", subagent_type="general-purpose")
 
 
-def back(call_id: str, *, failed: bool = False, kind: str = "tool_result") -> dict[str, Any]:
+def result(call_id: str, *, failed: bool = False, kind: str = "tool_result") -> dict[str, Any]:
     return {
         "type": kind,
         "tool_use_id": call_id,
@@ -48,7 +48,7 @@ def back(call_id: str, *, failed: bool = False, kind: str = "tool_result") -> di
     }
 
 
-def heard(*blocks: dict[str, Any], parent: str | None = None) -> Frame:
+def user(*blocks: dict[str, Any], parent: str | None = None) -> Frame:
     own = f"00000000-0000-4000-8000-{next(_numbers):012}"
     message = {"role": "user", "content": list(blocks)}
     return {"type": "user", "message": message, "parent_tool_use_id": parent, "session_id": "s", "uuid": own}
@@ -60,120 +60,135 @@ def task(subtype: str, call_id: str, *, background: bool = False, **more: Any) -
 
 
 RUNS: dict[str, tuple[list[Frame], dict[str, tuple[str, str]]]] = {
-    "a call and its result": ([said(call("t1")), heard(back("t1"))], {"t1": ("", "ok")}),
-    "a failed call": ([said(call("t1")), heard(back("t1", failed=True))], {"t1": ("", "failed")}),
-    "a call without a result": ([said(call("t1"))], {"t1": ("", "open")}),
-    "a result without its call": ([said(call("t1")), heard(back("t2"))], {"t1": ("", "open")}),
+    "a call and its result": ([assistant(call("t1")), user(result("t1"))], {"t1": ("", "ok")}),
+    "a failed call": ([assistant(call("t1")), user(result("t1", failed=True))], {"t1": ("", "failed")}),
+    "a call without a result": ([assistant(call("t1"))], {"t1": ("", "open")}),
+    "a result without its call": ([assistant(call("t1")), user(result("t2"))], {"t1": ("", "open")}),
     "calls of one reply, with results in another order": (
         [
-            said(call("t1"), key="m"),
-            said(call("t2"), key="m"),
-            said(call("t3"), key="m"),
-            heard(back("t3")),
-            heard(back("t1"), back("t2", failed=True)),
+            assistant(call("t1"), key="m"),
+            assistant(call("t2"), key="m"),
+            assistant(call("t3"), key="m"),
+            user(result("t3")),
+            user(result("t1"), result("t2", failed=True)),
         ],
         {"t1": ("", "ok"), "t2": ("", "failed"), "t3": ("", "ok")},
     ),
     "a call whose frame comes twice": (
-        [said(call("t1"), key="m"), said(call("t1"), key="m"), heard(back("t1"))],
+        [assistant(call("t1"), key="m"), assistant(call("t1"), key="m"), user(result("t1"))],
         {"t1": ("", "ok")},
     ),
     "an id that is used again, as by gateways to other models": (
-        [said(call("t1")), heard(back("t1")), said(call("t1")), heard(back("t1", failed=True))],
+        [assistant(call("t1")), user(result("t1")), assistant(call("t1")), user(result("t1", failed=True))],
         {"t1": ("", "ok"), "t1 again": ("", "failed")},
     ),
     "a second result, which is an error": (
-        [said(call("t1")), heard(back("t1")), heard(back("t1", failed=True))],
+        [assistant(call("t1")), user(result("t1")), user(result("t1", failed=True))],
         {"t1": ("", "ok")},
     ),
     "a call in a late frame of an earlier reply": (
-        [said(call("t1"), key="m1"), said(call("t2"), key="m2"), said(call("t3"), key="m1"), heard(*map(back, ("t1", "t2", "t3")))],
+        [
+            assistant(call("t1"), key="m1"),
+            assistant(call("t2"), key="m2"),
+            assistant(call("t3"), key="m1"),
+            user(*map(result, ("t1", "t2", "t3"))),
+        ],
         {"t1": ("", "ok"), "t2": ("", "ok"), "t3": ("", "ok")},
     ),
     "a subagent": (
         [
-            said(agent("t1")),
+            assistant(agent("t1")),
             task("task_started", "t1"),
-            said(call("t2"), parent="t1"),
-            heard(back("t2"), parent="t1"),
-            heard(back("t1")),
+            assistant(call("t2"), parent="t1"),
+            user(result("t2"), parent="t1"),
+            user(result("t1")),
         ],
         {"t1": ("", "ok"), "t2": ("t1", "ok")},
     ),
     "a subagent that no task names": (
-        [said(agent("t1")), said(call("t2"), parent="t1"), heard(back("t2"), parent="t1"), heard(back("t1"))],
+        [
+            assistant(agent("t1")),
+            assistant(call("t2"), parent="t1"),
+            user(result("t2"), parent="t1"),
+            user(result("t1")),
+        ],
         {"t1": ("", "ok"), "t2": ("t1", "ok")},
     ),
     "a subagent that ends with an open call": (
-        [said(agent("t1")), said(call("t2"), parent="t1"), heard(back("t1", failed=True))],
+        [assistant(agent("t1")), assistant(call("t2"), parent="t1"), user(result("t1", failed=True))],
         {"t1": ("", "failed"), "t2": ("t1", "open")},
     ),
     "a subagent of a subagent": (
         [
-            said(agent("t1")),
-            said(agent("t2"), parent="t1"),
-            said(call("t3"), parent="t2"),
-            heard(back("t3"), parent="t2"),
-            heard(back("t2"), parent="t1"),
-            heard(back("t1")),
+            assistant(agent("t1")),
+            assistant(agent("t2"), parent="t1"),
+            assistant(call("t3"), parent="t2"),
+            user(result("t3"), parent="t2"),
+            user(result("t2"), parent="t1"),
+            user(result("t1")),
         ],
         {"t1": ("", "ok"), "t2": ("t1", "ok"), "t3": ("t2", "ok")},
     ),
     "two subagents at the same time": (
         [
-            said(agent("t1"), key="m"),
-            said(agent("t2"), key="m"),
-            said(call("t3"), parent="t1"),
-            said(call("t4"), parent="t2"),
-            heard(back("t4", failed=True), parent="t2"),
-            heard(back("t3"), parent="t1"),
-            heard(back("t2")),
-            heard(back("t1")),
+            assistant(agent("t1"), key="m"),
+            assistant(agent("t2"), key="m"),
+            assistant(call("t3"), parent="t1"),
+            assistant(call("t4"), parent="t2"),
+            user(result("t4", failed=True), parent="t2"),
+            user(result("t3"), parent="t1"),
+            user(result("t2")),
+            user(result("t1")),
         ],
         {"t1": ("", "ok"), "t2": ("", "ok"), "t3": ("t1", "ok"), "t4": ("t2", "failed")},
     ),
     "a subagent in the background": (
         [
-            said(agent("t1")),
+            assistant(agent("t1")),
             task("task_started", "t1", background=True),
-            heard(back("t1")),
-            said(call("t2"), parent="t1"),
-            heard(back("t2"), parent="t1"),
+            user(result("t1")),
+            assistant(call("t2"), parent="t1"),
+            user(result("t2"), parent="t1"),
             task("task_notification", "t1", status="completed", summary="Done."),
         ],
         {"t1": ("", "ok"), "t2": ("t1", "ok")},
     ),
     "a subagent that goes on after the result of its call": (
-        [said(agent("t1")), heard(back("t1")), said(call("t2"), parent="t1"), heard(back("t2"), parent="t1")],
+        [
+            assistant(agent("t1")),
+            user(result("t1")),
+            assistant(call("t2"), parent="t1"),
+            user(result("t2"), parent="t1"),
+        ],
         {"t1": ("", "ok"), "t2": ("t1", "ok")},
     ),
     "a tool of the API, with its result in the reply": (
         [
-            said(
+            assistant(
                 call("t1", "web_search", "server_tool_use"),
-                back("t1", kind="web_search_tool_result"),
+                result("t1", kind="web_search_tool_result"),
             )
         ],
         {"t1": ("", "ok")},
     ),
     "a tool of the API that fails": (
         [
-            said(
+            assistant(
                 call("t1", "web_fetch", "server_tool_use"),
-                back("t1", kind="web_fetch_tool_result", failed=True),
+                result("t1", kind="web_fetch_tool_result", failed=True),
             )
         ],
         {"t1": ("", "failed")},
     ),
     "a tool of a server that the API calls": (
-        [said(call("t1", "lookup", "mcp_tool_use")), said(back("t1", kind="mcp_tool_result"))],
+        [assistant(call("t1", "lookup", "mcp_tool_use")), assistant(result("t1", kind="mcp_tool_result"))],
         {"t1": ("", "ok")},
     ),
     "a call in a reply that was interrupted": (
-        [said(call("t1"), aborted=True), heard(back("t1", failed=True))],
+        [assistant(call("t1"), aborted=True), user(result("t1", failed=True))],
         {"t1": ("", "failed")},
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("reader", READERS)
@@ -192,8 +207,8 @@ ENTRIES: dict[str, tuple[Any, dict[str, Any], bool]] = {
     "an image": ([IMAGE], {}, True),
     "an image and a text": ([IMAGE, TEXT], {}, True),
     "a command": ("<command-name>/compact</command-name>", {}, True),
-    "a result": ([back("t1")], {}, False),
-    "a result with a text": ([back("t1"), TEXT], {}, False),
+    "a result": ([result("t1")], {}, False),
+    "a result with a text": ([result("t1"), TEXT], {}, False),
     "a note of the CLI": ("go on", {"isMeta": True}, False),
     "the summary of a compaction": ("go on", {"isCompactSummary": True}, False),
     "the output of a command": ("<local-command-stdout>Compacted </local-command-stdout>", {}, False),

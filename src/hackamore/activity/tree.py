@@ -75,9 +75,9 @@ def answered(messages: Iterable[Any]) -> Iterator[tuple[Any, Any, Any]]:
     """Yield the calls that have a result: the block of the call, the block of the result, and its message."""
     calls: Calls[Any] = Calls()
     for message in messages:
-        for block in getattr(message, "content", ()):
+        for block in message.content:
             if isinstance(block, CALLS):
                 calls.begin(block.id, block)
             elif isinstance(block, RESULTS) and (call := calls.end(block.tool_use_id)) is not None:
                 yield call, block, message
-                calls[block.tool_use_id] = None  # its bytes keep those of its whole line
+                del calls[block.tool_use_id]  # its bytes keep those of its whole line

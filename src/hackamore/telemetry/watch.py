@@ -184,20 +184,20 @@ class Watch(Observation):
     # -- turns ---------------------------------------------------------------------------------------------------------
 
     def _begin_turn(self, turn_id: str | None, around: Context, *links: Link) -> _Turn:
-        subject, settings = self._subject, self._settings
-        attributes: dict[str, Any] = {
-            names.OPERATION: names.INVOKE_AGENT,
-            names.PROVIDER: settings.provider,
-            names.AGENT_NAME: settings.agent,
-        }
-        if subject.model is not None:
-            attributes[names.REQUEST_MODEL] = subject.model
+        more: dict[str, Any] = {} if self._subject.model is None else {names.REQUEST_MODEL: self._subject.model}
         if turn_id is None:
-            attributes[names.BACKGROUND] = True
+            more[names.BACKGROUND] = True
+        return _Turn(turn_id, self._begin_agent(self._settings.agent, around, more, links))
+
+    def _begin_agent(
+        self, name: str, around: Context, more: Mapping[str, Any], links: Sequence[Link] | None = None
+    ) -> _Agent:
+        settings = self._settings
+        attributes = {names.OPERATION: names.INVOKE_AGENT, names.PROVIDER: settings.provider, names.AGENT_NAME: name}
         span = settings.tracer.start_span(
-            f"{names.INVOKE_AGENT} {settings.agent}", around, SpanKind.INTERNAL, attributes, links
+            f"{names.INVOKE_AGENT} {name}", around, SpanKind.INTERNAL, {**attributes, **more}, links
         )
-        return _Turn(turn_id, _Agent(settings.agent, span, set_span_in_context(span, around)))
+        return _Agent(name, span, set_span_in_context(span, around))
 
     def prompt_sending(self, turn_id: str, content: str | Sequence[Any]) -> None:
         """Begin the span of a turn."""
@@ -369,13 +369,10 @@ class Watch(Observation):
         if agent is not None:
             return agent
         tool = self._tools.get(parent)
-        settings = self._settings
         turn = turn or self._turn_of_now()
         around = tool.context if tool is not None else self._caller if turn is None else turn.agent.context
         name = kind or (tool.subagent if tool is not None else None) or "subagent"
-        attributes = {names.OPERATION: names.INVOKE_AGENT, names.PROVIDER: settings.provider, names.AGENT_NAME: name}
-        span = settings.tracer.start_span(f"{names.INVOKE_AGENT} {name}", around, SpanKind.INTERNAL, attributes)
-        agent = self._agents[parent] = _Agent(name, span, set_span_in_context(span, around))
+        agent = self._agents[parent] = self._begin_agent(name, around, {})
         agent.background = parent not in self._tools.open  # its call has ended, or is unknown
         return agent
 

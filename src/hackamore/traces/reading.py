@@ -17,7 +17,7 @@ from hackamore.messages.base import plain, repair_surrogates
 from hackamore.storage.places import SessionFiles, is_session_id, locate
 from hackamore.traces.builder import Builder, SessionBuilder
 from hackamore.traces.items import as_cost, as_object, short, text_of
-from hackamore.transcripts.entries import decode_entry
+from hackamore.transcripts.entries import decode_entry, meta_of
 from hackamore.transcripts.listing import info_of
 from hackamore.transports.recording.reading import Entry, entry_of, version_problem
 from hackamore.transports.recording.redaction import Redactor, Vault
@@ -365,11 +365,7 @@ def read_session(files: SessionFiles, title: str) -> Trace:
         raise SessionNotFoundError.on_disk(files.session_id, escape_terminal(str(files.path.parent))) from None
     waiting: dict[bytes, list[tuple[str, list[bytes]]]] = {}
     for subagent in files.subagents():
-        try:
-            meta = as_object(_loads(subagent.meta_path.read_bytes()))
-        except OSError:
-            meta = {}
-        call = str(meta.get("toolUseId") or subagent.agent_id)
+        call = str(meta_of(subagent.meta_path).get("toolUseId") or subagent.agent_id)
         try:
             with open(subagent.path, "rb") as file:
                 own = list(_lines(file))

@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Raw
 
+from hackamore.errors import DecodeError
 from hackamore.messages.base import NO_RAW, plain_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
     from typing import BinaryIO
 
-__all__ = ["Entry", "Line", "decode_entry", "lines_of"]
+__all__ = ["Entry", "Line", "decode_entry", "fields_of", "lines_of", "meta_of"]
 
 CHUNK_BYTES = 1 << 20
 """Bytes that are read at a time."""
@@ -87,12 +89,9 @@ def decode_entry(raw: bytes, offset: int = 0) -> Entry | None:
 
 def _decode_slowly(raw: bytes) -> Entry | None:
     try:
-        fields = _fields(raw)
+        fields = fields_of(raw)
     except (ValueError, RecursionError):
-        try:
-            fields = _fields(raw.decode("utf-8", "replace").encode())
-        except (ValueError, RecursionError):
-            return None
+        return None
     known: dict[str, Any] = {}
     for name, payload in fields.items():
         field = _WIRE_NAMES.get(name)
@@ -106,6 +105,22 @@ def _decode_slowly(raw: bytes) -> Entry | None:
         except (ValueError, RecursionError):
             continue
     return Entry(**known)
+
+
+def fields_of(raw: bytes | Raw) -> dict[str, Raw]:
+    """Return the undecoded fields of a line that is a JSON object, by name. Bytes that are not UTF-8 become U+FFFD."""
+    try:
+        return _fields(raw)
+    except ValueError:
+        return _fields(bytes(raw).decode("utf-8", "replace").encode())
+
+
+def meta_of(path: Path) -> dict[str, Any]:
+    """Return the notes of the CLI on a subagent; empty if there are none that can be read."""
+    try:
+        return plain_object(path.read_bytes())
+    except (OSError, DecodeError):
+        return {}
 
 
 def lines_of(file: BinaryIO, start: int = 0) -> Iterator[Line]:

@@ -24,8 +24,8 @@ from hackamore.messages import (
     ThinkingBlock,
 )
 from hackamore.storage.places import SessionFiles, StrPath, config_folder, is_session_id, locate, project_key
-from hackamore.transcripts.entries import decode_entry, lines_of
-from hackamore.transcripts.forking import create_file, fields_of
+from hackamore.transcripts.entries import decode_entry, fields_of, lines_of, meta_of
+from hackamore.transcripts.forking import create_file
 from hackamore.transcripts.transcript import Subagent, Transcript, source_of
 
 if TYPE_CHECKING:
@@ -311,10 +311,7 @@ def _jsonl(transcript: Transcript) -> Iterator[bytes]:
             yield line.raw + b"\n"
     for files in transcript.files.subagents():
         folder = files.path.parent.relative_to(transcript.files.folder).as_posix()
-        meta: dict[str, Any] = {}
-        with suppress(OSError, ValueError, RecursionError):
-            meta = msgspec.json.decode(files.meta_path.read_bytes())
-        head = {"type": _SUBAGENT, "agentId": files.agent_id, "folder": folder, "meta": meta}
+        head = {"type": _SUBAGENT, "agentId": files.agent_id, "folder": folder, "meta": meta_of(files.meta_path)}
         with suppress(OSError), files.path.open("rb", buffering=0) as file:
             yield msgspec.json.encode(head) + b"\n"
             for line in lines_of(file):

@@ -19,6 +19,7 @@ from msgspec import Raw
 from hackamore.errors import TranscriptError, escape_terminal
 from hackamore.storage.places import SessionFiles, StrPath, locate
 from hackamore.transcripts.changes import clean_title, title_lines, write_beside
+from hackamore.transcripts.entries import fields_of
 from hackamore.transcripts.listing import PROMPT_LENGTH, info_of
 from hackamore.transcripts.transcript import Transcript, TranscriptMessage, source_of
 
@@ -35,7 +36,6 @@ _UNCHANGED = frozenset({"message", "toolUseResult"})
 """Contents: an id in them is data."""
 
 _QUOTED_ID = re.compile(rb'"([0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12})"')
-_decode = msgspec.json.Decoder(dict[str, Raw]).decode
 _encode = msgspec.json.encode
 
 
@@ -251,14 +251,6 @@ def _prompt_text(line: bytes) -> str:
         return ""
     texts = [content] if isinstance(content, str) else [each.get("text") for each in content]
     return " ".join(text for text in texts if isinstance(text, str))[:PROMPT_LENGTH]
-
-
-def fields_of(raw: bytes | Raw) -> dict[str, Raw]:
-    """Return the undecoded fields of a line that is a JSON object, by name. Bytes that are not UTF-8 become U+FFFD."""
-    try:
-        return _decode(raw)
-    except ValueError:
-        return _decode(bytes(raw).decode("utf-8", "replace").encode())
 
 
 def create_file(path: Path, lines: Iterable[bytes]) -> None:

@@ -26,7 +26,7 @@ from hackamore.messages.base import NO_RAW, plain_object
 from hackamore.messages.decode import decode
 from hackamore.storage.places import SessionFiles, StrPath, SubagentFiles, locate
 from hackamore.transcripts.chain import Links, Node
-from hackamore.transcripts.entries import Entry, decode_entry, lines_of
+from hackamore.transcripts.entries import Entry, decode_entry, lines_of, meta_of
 from hackamore.transcripts.listing import TranscriptInfo, info_of
 
 if TYPE_CHECKING:
@@ -517,7 +517,7 @@ class Subagent(_Conversation):
 
     def __init__(self, files: SubagentFiles, session_id: str) -> None:
         self.agent_id: str = files.agent_id
-        self.meta: dict[str, Any] = _meta(files.meta_path)
+        self.meta: dict[str, Any] = meta_of(files.meta_path)
         self.agent_type: str | None = self._named("agentType")
         self.tool_use_id: str | None = self._named("toolUseId")
         self.parent_agent_id: str | None = self._named("parentAgentId")
@@ -535,14 +535,6 @@ class Subagent(_Conversation):
 
     def __repr__(self) -> str:
         return f"<Subagent {self.agent_id} ({self.agent_type}): {len(self._shown)} messages>"
-
-
-def _meta(path: Path) -> dict[str, Any]:
-    try:
-        value = msgspec.json.decode(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 class Transcript(_Conversation):

@@ -193,6 +193,31 @@ def test_metrics_of_a_turn(shell: Shell, collected: Collected) -> None:
     assert cost == pytest.approx(results[0].total_cost_usd)
 
 
+@shows("telemetry.context")
+def test_a_query_belongs_to_the_code_that_makes_it(shell: Shell, collected: Collected) -> None:
+    played = Script().user("go").calls("Bash", {"command": "rm -r cache"}).expect_permission("Bash", decision="deny")
+    tenants: list[object] = []
+
+    def decide(request: hackamore.PermissionRequest) -> hackamore.Deny:
+        tenants.append(baggage.get_baggage("tenant"))
+        return hackamore.Deny("no")
+
+    async def scenario() -> None:
+        options = Options(telemetry=collected.telemetry(), can_use_tool=decide)
+        with SimulatedCLI(played.says("done")) as cli:
+            with caller(collected, tenant="seven"):
+                stream: Any = (hackamore.sync.query if shell.blocking else hackamore.query)(
+                    "go", options, transport=cli
+                )
+            async for _ in each(stream):  # behind the block of the caller
+                pass
+
+    shell.play(scenario)
+    assert tenants == ["seven"]
+    [(_, [(name, _)])] = collected.tree()
+    assert name == "invoke_agent claude-code"
+
+
 @shows("telemetry.background")
 def test_turns_that_the_cli_starts(shell: Shell, collected: Collected) -> None:
     played = (

@@ -7,8 +7,9 @@ tests of one mutant, the fastest first, until the first failure. Which tests exe
 are named and left out. A mutant that needs more than `--each` seconds of tests counts as not noticed, so the rate is an upper bound. A
 failure or timeout counts only if the same tests pass without the change: for a quick test that is checked once, for others each time,
 because on a busy machine they may fail. `scripts/equivalent_mutants.toml` lists mutants that do not count.
-A change that takes effect at import runs in a process that imports the module from the changed source: a copy of one that has already
-imported all other packages. Its tests are those that execute functions of the module, and then those of modules that import it.
+A change that takes effect at import, as that of a default does, runs in a process that imports the module from the changed source: a copy
+of one that has already imported all other packages. Its tests are those that execute functions of the module, and then those of modules
+that import it.
 So is tried what no test executes: it may run only while the module is imported, as functions that build tables.
 `--all` tries every package, two at a time, and writes the table of rates for contributors; `--table` makes it of files of `--json`.
 """

@@ -7,8 +7,9 @@ tests of one mutant, the fastest first, until the first failure. Which tests exe
 are named and left out. A mutant that needs more than `--each` seconds of tests counts as not noticed, so the rate is an upper bound. A
 failure or timeout counts only if the same tests pass without the change: for a quick test that is checked once, for others each time,
 because on a busy machine they may fail. `scripts/equivalent_mutants.toml` lists mutants that do not count.
-A change that takes effect at import runs in a process that imports the module from the changed source: a copy of one that has already
-imported all other packages. Its tests are those that execute functions of the module, and then those of modules that import it.
+A change that takes effect at import, as that of a default does, runs in a process that imports the module from the changed source: a copy
+of one that has already imported all other packages. Its tests are those that execute functions of the module, and then those of modules
+that import it.
 So is tried what no test executes: it may run only while the module is imported, as functions that build tables.
 `--all` tries every package, two at a time, and writes the table of rates for contributors; `--table` makes it of files of `--json`.
 """
@@ -278,8 +279,8 @@ class Mutant:
 
     @property
     def at_import(self) -> bool:
-        """Return whether the change takes effect while the module is imported."""
-        return self.source.mutations[self.number].contained_by_top_level_function is None
+        """Return whether the change takes effect while the module is imported, as that of a default or a decorator does."""
+        return self.source.mutations[self.number].contained_by_top_level_function is None or self.changed is None
 
     @functools.cached_property
     def text(self) -> str:
@@ -289,7 +290,7 @@ class Mutant:
 
     @functools.cached_property
     def changed(self) -> tuple[CodeType, CodeType] | None:
-        """Return the code of the changed function before and after, or None for a change that cannot be compiled."""
+        """Return the code of the changed function before and after; None if none is changed, or for a change that cannot be compiled."""
         name = str(self.source.path)
         try:
             pairs = zip(
@@ -369,12 +370,12 @@ class Importer:
             self.process.stdin.write(json.dumps(value).encode() + b"\n")
             self.process.stdin.flush()
 
-    def run(self, path: str, text: str, names: list[str], seconds: float) -> int | None:
-        """Return the exit code of tests with one file imported from a text; None if they took too long."""
+    def run(self, path: str, text: str, names: list[str], seconds: float) -> tuple[int | None, int]:
+        """Return the exit code of tests with one file imported from a text, None if they took too long; and the place of the last test."""
         # pytest would import the file itself, to rewrite its assertions.
         self._send([path, text, [*ARGUMENTS, "--assert=plain", "-x", *names], seconds])
-        code: int | None = json.loads(self.process.stdout.readline() if self.process.stdout is not None else b"null")
-        return code
+        code, last = json.loads(self.process.stdout.readline() if self.process.stdout is not None else b'[null, ""]')
+        return code, names.index(last) if last in names else 0
 
 
 def overlaid() -> int:
@@ -386,18 +387,26 @@ def overlaid() -> int:
     gc.freeze()
     for line in sys.stdin:
         path, text, words, seconds = json.loads(line)
-        code = in_a_fork(functools.partial(run_overlaid, path, text, words), seconds)
-        sys.stdout.write(json.dumps(code) + "\n")
+        begun = mmap.mmap(-1, 4_096)
+        code = in_a_fork(functools.partial(run_overlaid, path, text, words, begun), seconds)
+        sys.stdout.write(json.dumps([code, begun[:].rstrip(b"\0").decode("utf-8", "replace")]) + "\n")
         sys.stdout.flush()
     return 0
 
 
-def run_overlaid(path: str, text: str, words: list[str]) -> int:
+class Begun:
+    """A pytest plugin that writes the name of each test into memory that another process reads."""
+
+    def __init__(self, memory: mmap.mmap) -> None:
+        self.memory = memory
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """Note the test that begins."""
+        self.memory[:] = nodeid.encode()[: len(self.memory)].ljust(len(self.memory), b"\0")
+
+
+def run_overlaid(path: str, text: str, words: list[str], begun: mmap.mmap) -> int:
     """Run tests that import a file from a text."""
-    try:
-        compile(text, path, "exec", dont_inherit=True)
-    except SyntaxError:
-        return 1
     usual = SourceFileLoader.get_code
 
     def get_code(loader: SourceFileLoader, name: str) -> CodeType | None:
@@ -405,7 +414,7 @@ def run_overlaid(path: str, text: str, words: list[str]) -> int:
 
     SourceFileLoader.get_code = get_code  # type: ignore[assignment,method-assign]
     sys.stdin = Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115 - the other one has a copy of lines of the `Importer`
-    return int(pytest.main(words))
+    return int(pytest.main(words, [Begun(begun)]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -431,7 +440,7 @@ class Trial:
         self.known: dict[tuple[str, str, int], list[FunctionType]] = {}
         self.slow = 1.0
         self.passes: set[str] = set()  # tests that pass in a fork without a change
-        self.sound: dict[str, bool] = {}  # files whose tests pass in a new process without a change
+        self.sound: set[tuple[str, str]] = set()  # files and tests that pass in a new process without a change
         self._at = mmap.mmap(-1, 4)  # the test that a fork runs, for this process
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -545,11 +554,8 @@ class Trial:
         return 0
 
     def _try(self, mutant: Mutant) -> None:
-        if mutant.at_import:
+        if mutant.at_import or mutant.changed is None:
             mutant.outcome = self._judge_import(mutant)
-            return
-        if mutant.changed is None:
-            mutant.outcome = BROKEN
             return
         old, new = mutant.changed
         tests: list[Ran] = []
@@ -557,35 +563,54 @@ class Trial:
             if tests and sum(one.seconds for one in tests) + ran.seconds > self.each * self.slow:
                 break
             tests.append(ran)
-        # A function that runs while its module is imported has no tests of its own.
-        mutant.outcome = self._judge(old, new, tests) if tests else self._judge_import(mutant)
+        # A function that runs while its module is imported has no tests of its own, and one with other closures cannot be changed in place.
+        outcome = self._judge(old, new, tests) if tests else BROKEN
+        mutant.outcome = self._judge_import(mutant) if outcome == BROKEN else outcome
 
     def _judge_import(self, mutant: Mutant) -> str:
-        """Return the outcome of a change of a table or constant: new processes import the module from the changed source."""
+        """Return the outcome of a change of a table, constant or default: new processes import the module from the changed source."""
         path = str(mutant.source.path)
+        try:
+            compile(mutant.text, path, "exec", dont_inherit=True)
+        except SyntaxError:
+            return BROKEN
+        name = getattr(
+            getattr(mutant.source.mutations[mutant.number].contained_by_top_level_function, "name", None), "value", ""
+        )
         readers = importers(mutant.source.path)
         reading = {str(file) for file in readers}
+        called = [
+            ran
+            for key, group in self.by_function.items()
+            if key[0] == path and name in key[1].split(".")
+            for ran in group
+        ]
         own = [ran for key, group in self.by_function.items() if key[0] == path for ran in group]
         more = [ran for key, group in self.by_function.items() if key[0] in reading for ran in group]
         more += [ran for ran in self.ran if ran.item.path in readers]
         chosen: list[Ran] = []
-        for ran in dict.fromkeys((*sorted(own, key=SECONDS), *sorted(more, key=SECONDS))):
+        for ran in dict.fromkeys(ran for group in (called, own, more) for ran in sorted(group, key=SECONDS)):
             if chosen and sum(one.seconds for one in chosen) + ran.seconds > self.each * self.slow:
                 break
             chosen.append(ran)
         if not chosen:
             return NO_TESTS
-        names = [ran.item.nodeid for ran in chosen]
-        seconds = 60 + 4 * sum(ran.seconds for ran in chosen) * self.slow
-        code = self.importer.run(path, mutant.text, names, seconds)
-        if code == 0:
-            return SURVIVED
-        if path not in self.sound:
-            self.sound[path] = self.importer.run(path, mutant.source.text, names, seconds) == 0
-        if not self.sound[path]:
-            sys.stderr.write(f"mutate: tests of {mutant.source.name} also fail in a new process without a change\n")
-            return BROKEN
-        return TIMEOUT if code is None else KILLED
+        for _ in range(MOST_DOUBTS):
+            names = [ran.item.nodeid for ran in chosen]
+            seconds = 60 + 4 * sum(ran.seconds for ran in chosen) * self.slow
+            code, at = self.importer.run(path, mutant.text, names, seconds)
+            if code == 0:
+                return SURVIVED
+            outcome = TIMEOUT if code is None else KILLED
+            if code is not None and (path, names[at]) in self.sound and chosen[at].seconds < QUICK_SECONDS * self.slow:
+                return outcome
+            if self.importer.run(path, mutant.source.text, names[: at + 1], seconds)[0] == 0:
+                self.sound.add((path, names[at]))
+                return outcome
+            sys.stderr.write(f"mutate: in a new process it also fails without a change: {names[at]}\n")
+            if not (chosen := [ran for ran in chosen if ran is not chosen[at]]):
+                break
+        return BROKEN
 
     def _judge(self, old: CodeType, new: CodeType, tests: list[Ran]) -> str:
         """Return the outcome of a mutant. After `MOST_DOUBTS` tests that also fail without the change it has survived."""

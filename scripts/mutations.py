@@ -367,7 +367,9 @@ class _Visitor(cst.CSTVisitor):
 
     def _string(self, node: Any) -> bool:
         holes: list[str] = []
-        for changed in sql_changes(_with_holes(node, holes) or "", self._dialect):
+        text = _with_holes(node, holes) or ""
+        # Queries of both databases have the placeholders of the driver of PostgreSQL.
+        for changed in sql_changes(text, "postgres" if "%s" in text else self._dialect):
             self._add("sql", node, cst.parse_expression(_literal(changed, holes)))
         return False
 
@@ -381,7 +383,7 @@ def _with_holes(node: cst.BaseExpression, holes: list[str]) -> str | None:
         if not isinstance(value, str):
             return None
         # A placeholder of `str.replace` or `str.format` is a name for the parser as well.
-        return re.sub(r"\{(\w+)\}", lambda found: _name(holes, "hole", "{{" + found[1] + "}}"), value)
+        return re.sub(r"\{(\w*)\}", lambda found: _name(holes, "hole", "{{" + found[1] + "}}"), value)
     if isinstance(node, cst.ConcatenatedString):
         left, right = _with_holes(node.left, holes), _with_holes(node.right, holes)
         return None if left is None or right is None else left + right
@@ -392,7 +394,7 @@ def _with_holes(node: cst.BaseExpression, holes: list[str]) -> str | None:
         if isinstance(part, cst.FormattedStringText):
             plain = cst.SimpleString('"""' + part.value.replace('"""', '\\"\\"\\"') + ' """').evaluated_value
             text += re.sub(
-                r"\{\{(\w+)\}\}", lambda found: _name(holes, "hole", "{{" + found[1] + "}}"), str(plain)[:-1]
+                r"\{\{(\w*)\}\}", lambda found: _name(holes, "hole", "{{" + found[1] + "}}"), str(plain)[:-1]
             )
         else:
             text += _name(holes, "hole", cst.Module([]).code_for_node(part))

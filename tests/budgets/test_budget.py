@@ -308,6 +308,7 @@ def test_keys_have_limits_of_their_own(shell: Shell) -> None:
     assert len({acme, gold}) == 2
     budget.reset(tenant="acme")
     assert budget.account(tenant="acme").spent == Spend(0.0, 0)
+    assert budget.account(tenant="gold").spent.tokens == 60, "a reset of one key leaves the others"
     budget.reset()
     assert budget.spent == Spend(0.0, 0)
 
@@ -530,6 +531,7 @@ def test_a_forked_process(tmp_path: Path) -> None:
         ({"usd": 1, "prices": {"": Price(input=1, output=1)}}, "`prices` must be a dict with names of models"),
         ({"usd": 1, "path": 3}, "`path` must be a str or a path, got 3"),
         ({"usd": 1, "reserve": "x"}, "`reserve` must be a number"),
+        ({"usd": 1, "reserve": -0.5}, "`reserve` must be at least 0, got -0.5"),
         ({"usd": 1, "reserve": 1e300}, "`reserve` must be at most 1,000,000,000"),
     ],
 )

@@ -70,6 +70,16 @@ def test_written_tokens_are_estimated_from_the_content() -> None:
 
 
 @shows("budgets.metering.once")
+def test_content_that_the_model_does_not_write_is_not_estimated() -> None:
+    meter = Meter({})
+    found = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
+    frame = reply("a", "x" * 300, input_tokens=10)
+    frame["message"]["content"] += [{"type": "redacted_thinking", "data": "x" * 90}, found, found]
+    take(meter, frame)
+    assert meter.tokens == 10 + 100
+
+
+@shows("budgets.metering.once")
 def test_what_the_api_does_not_say_costs_nothing() -> None:
     meter = Meter({})
     usage: dict[str, Any] = {

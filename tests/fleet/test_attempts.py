@@ -6,6 +6,7 @@ import os
 import re
 import threading
 import time
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -118,6 +119,7 @@ def test_what_follows_a_failure(opened: Journal, error: Exception, state: str, c
     assert found.ends_fleet is (error if state == "queued" else None)
     [row] = opened.rows()
     assert (row.text, row.not_before is None) == ("Done.", state != "waiting")
+    assert row.not_before is None or row.not_before.utcoffset() == timedelta(0), "a time without its zone"
     if state == "waiting":  # the last of two attempts that count
         last = order_of(
             opened,

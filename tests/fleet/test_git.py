@@ -41,6 +41,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Git
     ("script", "text", "retryable"),
     [
         ("echo 'fatal: bad.' >&2; exit 128", "failed with exit code 128: fatal: bad. Do it.", False),
+        ("printf 'fatal: no caf\\351.' >&2; exit 128", "failed with exit code 128: fatal: no caf\ufffd. Do it.", False),
         ("exit 2", "failed with exit code 2: no message. Do it.", False),
         ("exit 1", "failed with exit code 1: no message. Do it.", False),
         ("kill -9 $$", "was ended by signal 9: no message. Do it.", True),

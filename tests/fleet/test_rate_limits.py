@@ -7,6 +7,8 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+import pytest
+
 from hackamore import Options, Retry
 from hackamore.fleet import ConcurrencyChanged, Fleet, FleetEvent, TaskChanged, TaskFinished
 from hackamore.testing import HTTPFailure, Repeat, Reply, Script, ScriptedModel, SimulatedCLI
@@ -135,3 +137,16 @@ def test_a_stop_does_not_wait_for_the_reset(making: Making) -> None:
                 assert run.progress().until == plan.resets_at + 1
                 break
     assert {row.state for row in fleet.results()} <= {"waiting", "queued"}
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        ConcurrencyChanged(limit=1, most=4, until=9.0, cause="throttled", at=1.0),
+        TaskChanged(task="a", attempt=1, state="queued", cause=None, error=None, at=1.0),
+    ],
+)
+def test_a_reader_cannot_change_the_event_of_another_reader(event: FleetEvent) -> None:
+    with pytest.raises(AttributeError):
+        event.at = 2.0  # type: ignore[misc]
+    assert event in {event}

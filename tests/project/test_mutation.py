@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import sqlite3
 import sys
+import tomllib
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -106,6 +108,78 @@ def test_parts_of_a_statement_that_are_joined_are_changed_one_by_one(mutations: 
         compile(one, "<changed>", "exec")
     assert any('", b = 1' in one and "KEY} <> :key" in one for one in changed)
     assert any(", b = 2" in one for one in changed)
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (
+            "rows('SELECT a FROM {}b WHERE c = %s'.format(more))",
+            'rows("""SELECT a FROM {}b WHERE c <> %s """.format(more))',
+        ),
+        ("rows(f'SELECT a FROM {{}}b WHERE {KEY} = %s')", 'rows(f"""SELECT a FROM {{}}b WHERE {KEY} <> %s """)'),
+    ],
+)
+def test_the_names_that_a_statement_gets_later_stay_open(mutations: Any, source: str, expected: str) -> None:
+    module = libcst.parse_module(f"def f():\n    {source}\n")
+    changed = [
+        module.deep_replace(one.original_node, one.mutated_node).code.splitlines()[1].strip()
+        for one in mutations.extra_changes(module)
+    ]
+    assert expected in changed
+
+
+def occurs(change: str, lines: list[str]) -> bool:
+    """Return whether the lines that a listed change removes stand in a file, in their order, each group of them together."""
+    groups = re.findall(r"(?:^- ?.*\n?)+", change, re.MULTILINE)
+    at = 0
+    for group in groups:
+        removed = [line[2:] for line in group.splitlines()]
+        found = (start for start in range(at, len(lines)) if lines[start : start + len(removed)] == removed)
+        at = next(found, len(lines)) + len(removed)
+    return bool(groups) and at <= len(lines)
+
+
+def test_each_listed_change_is_one_of_the_source(mutate: Any) -> None:
+    rows = tomllib.loads(mutate.EQUIVALENT.read_text(encoding="utf-8"))["mutant"]
+    assert len(mutate.equivalent()) == len(rows), "a change is listed twice"
+    sources = {
+        name: [line.strip() for line in (PROJECT / name).read_text(encoding="utf-8").splitlines()]
+        for name in {row["file"] for row in rows}
+        if (PROJECT / name).exists()
+    }
+    stale = [row for row in rows if not occurs(row["change"].strip(), sources.get(row["file"], []))]
+    assert stale == [], "delete these rows, or give them the present lines"
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ("- b\n+ x", True),
+        ("- a\n- b\n+ x", True),
+        ("- a\n+ x\n- c\n+ y", True),
+        ("- c\n+ x\n- a\n+ y", False),
+        ("- a\n- c\n+ x", False),
+        ("- d\n+ x", False),
+        ("- c\n- d\n+ x", False),
+        ("+ x", False),
+    ],
+)
+def test_a_listed_change_of_other_lines_is_stale(change: str, expected: bool) -> None:
+    assert occurs(change, ["a", "b", "c"]) is expected
+
+
+def test_defaults_take_effect_at_import(
+    mutate: Any, mutations: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "mutations", mutations)
+    path = tmp_path / "some.py"
+    path.write_text("def f(a=1):\n    def g():\n        return a + 2\n\n    return g\n", encoding="utf-8")
+    source = mutate.Source.of(path)
+    mutants = [mutate.Mutant(source, number) for number in range(len(source.mutations))]
+    assert {True, False} == {mutant.at_import for mutant in mutants}
+    for mutant in mutants:
+        assert mutant.at_import == ("def f(a=1)" not in mutant.text)
 
 
 def test_a_module_of_tables_has_the_tests_that_import_it(mutate: Any) -> None:

@@ -99,6 +99,7 @@ class Interleaving:
         self.kept: set[int] = set()
         self.perhaps: set[int] = set()
         self.kills = 0
+        self.calls: list[str] = []  # for the report of a failure
 
     def _number(self) -> int:
         self.next += 1
@@ -134,6 +135,7 @@ class Interleaving:
     def _here(self) -> None:
         number = self.chance.randrange(3)
         call = self.chance.choice(["open", "put", "put", "put", "kept", "close", "drop", "fork", "step"])
+        self.calls.append(f"here {number} {call}")
         if call == "open" or (number not in self.here.objects and call != "step"):
             self.here.open(number, self._place())
         elif call in ("put", "fork"):
@@ -155,6 +157,7 @@ class Interleaving:
         call = self.chance.choice(
             ["open", "put", "put", "kept", "close", "close", "drop", "fork", "kill", "stop", "step"]
         )
+        self.calls.append(f"program {number} {each} {call}")
         if call == "open" or (each not in objects and call not in ("kill", "stop", "step")):
             objects.add(each)
             player.ask("open", each, self._place())
@@ -188,7 +191,7 @@ def test_random_interleavings(kind: str, tmp_path: Path) -> None:
         try:
             interleaving.play()
         except BaseException as error:
-            error.add_note(f"seed {seed}")
+            error.add_note(f"seed {seed}: {', '.join(interleaving.calls)}")
             raise
         kills += interleaving.kills
     print(f"{kind}: {INTERLEAVINGS} interleavings, {kills} kills")

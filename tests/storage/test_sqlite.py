@@ -68,6 +68,15 @@ def test_programs_that_open_a_new_file_at_once_wait_for_each_other(tmp_path: Pat
             database.close()
 
 
+@pytest.mark.parametrize("page", [1_024, 4_096])
+def test_a_small_change_writes_one_page_of_the_chosen_size(path: str, page: int) -> None:
+    with closing(Database(path, TABLES, 1, patience(5), page=page)) as database:
+        note(database, "first")
+        before = os.stat(f"{path}-wal").st_size
+        note(database, "second")
+        assert os.stat(f"{path}-wal").st_size - before == page + 24  # the header of a page in the log
+
+
 def test_the_child_of_a_fork_writes_first(database: Database, path: str) -> None:
     note(database, "before")
 

@@ -17,7 +17,7 @@ from hackamore.testing import Script, SimulatedCLI
 from tests.contract import shows
 from tests.support.session_fixtures import StandIn
 from tests.support.shell import Shell
-from tests.support.talking import Running, each, first, got, raised, steps, texts
+from tests.support.talking import Held, Running, each, first, got, raised, steps, texts
 from tests.telemetry.collecting import Collected, attributes, id_of, place_of
 
 MANY = 50
@@ -193,6 +193,33 @@ def test_metrics_of_a_turn(shell: Shell, collected: Collected) -> None:
     assert cost == pytest.approx(results[0].total_cost_usd)
 
 
+@shows("telemetry.context")
+def test_a_query_belongs_to_the_code_that_makes_it(shell: Shell, collected: Collected) -> None:
+    played = Script().user("go").calls("Bash", {"command": "rm -r cache"}).expect_permission("Bash", decision="deny")
+    tenants: list[object] = []
+
+    def decide(request: hackamore.PermissionRequest) -> hackamore.Deny:
+        tenants.append(baggage.get_baggage("tenant"))
+        return hackamore.Deny("no")
+
+    async def scenario() -> None:
+        options = Options(telemetry=collected.telemetry(), can_use_tool=decide)
+        with SimulatedCLI(played.says("done")) as cli:
+            with caller(collected, tenant="seven"):
+                stream: Any = (hackamore.sync.query if shell.blocking else hackamore.query)(
+                    "go", options, transport=cli
+                )
+            if shell.blocking:  # behind the block of the caller
+                list(stream)
+            else:
+                [_ async for _ in stream]
+
+    shell.play(scenario)
+    assert tenants == ["seven"]
+    [(_, [(name, _)])] = collected.tree()
+    assert name == "invoke_agent claude-code"
+
+
 @shows("telemetry.background")
 def test_turns_that_the_cli_starts(shell: Shell, collected: Collected) -> None:
     played = (
@@ -234,6 +261,30 @@ def test_turns_that_the_cli_starts(shell: Shell, collected: Collected) -> None:
     assert sum(costs) == pytest.approx(attributes(second)["hackamore.cost.total_usd"])
 
 
+@shows("telemetry.background")
+def test_turns_that_the_cli_starts_have_no_baggage_of_a_caller(shell: Shell, collected: Collected) -> None:
+    bash: dict[str, Any] = {"command": "rm -r cache"}
+    played = Script().user("go").calls("Bash", bash).expect_permission("Bash", decision="deny")
+    played = played.subagent("look", Script().says("seen"), background=True).says("It runs.").task_ends()
+    played = played.calls("Bash", bash).expect_permission("Bash", decision="deny").says("It has ended.")
+    tenants: list[object] = []
+
+    def decide(request: hackamore.PermissionRequest) -> hackamore.Deny:
+        tenants.append(baggage.get_baggage("tenant"))
+        return hackamore.Deny("no")
+
+    async def scenario() -> None:
+        with SimulatedCLI(played) as cli, caller(collected, tenant="seven"):
+            options = Options(telemetry=collected.telemetry(), can_use_tool=decide)
+            kind = hackamore.sync.Session if shell.blocking else hackamore.Session
+            async with Held(kind(options, transport=cli)) as session:
+                await got((await got(session.send("go"))).result())
+                await got(session.wait_idle())
+
+    shell.play(scenario)
+    assert tenants == ["seven", None]
+
+
 def test_a_task_that_is_over_leaves_nothing(collected: Collected) -> None:
     class Kept(hackamore.Telemetry):
         def observe(self, subject: Subject) -> Observation:
@@ -273,6 +324,28 @@ def test_an_interrupt_ends_every_span(shell: Shell, collected: Collected) -> Non
     assert attributes(stopped)["hackamore.turn.state"] == "interrupted"
     assert stopped.status.status_code is trace.StatusCode.UNSET
     assert attributes(went_on)["hackamore.turn.state"] == "completed"
+
+
+@shows("telemetry.ends")
+def test_the_end_of_a_turn_ends_subagents_without_a_result(
+    shell: Shell, collected: Collected, playing: StandIn
+) -> None:
+    def says(key: str, block: dict[str, Any], parent: str | None) -> list[Any]:
+        body = {"id": key, "model": "s", "role": "assistant", "content": [block]}
+        return ["raw", json.dumps({"type": "assistant", "message": body, "parent_tool_use_id": parent}) + "\n"]
+
+    task = {"type": "tool_use", "id": "t1", "name": "Task", "input": {}}
+    frames = says("m1", task, None), says("m2", {"type": "text", "text": "I look."}, "t1")
+
+    async def scenario() -> None:
+        async with Running(shell, playing(telemetry=collected.telemetry())) as session:
+            await texts(await got(session.send(steps(*frames, ["text", "Enough."]))))
+            await texts(await got(session.send(steps(["text", "Next."]))))
+            ended.extend(collected.named("invoke_agent subagent"))
+
+    ended: list[ReadableSpan] = []
+    shell.play(scenario)
+    assert [attributes(span)["error.type"] for span in ended] == ["cancelled"]
 
 
 @shows("telemetry.ends")

@@ -540,6 +540,13 @@ def test_rules_and_modes_that_the_permission_callback_sets_are_noted_once(tmp_pa
     ]
 
 
+def test_the_first_two_hundred_rules_are_kept(tmp_path: Path) -> None:
+    tape = Tape()
+    tape.put("start", arguments=[f"--allowedTools=Bash({number})" for number in range(201)])
+    found = read(tape, tmp_path).builder.sessions[0].info.rules
+    assert found == [("--allowedTools", f"Bash({number})") for number in range(200)]
+
+
 def test_an_agent_in_the_background_is_an_item_of_its_own(tmp_path: Path) -> None:
     tape = Tape()
     tape.reply(1, call("Agent", "t1", prompt="Count it."))

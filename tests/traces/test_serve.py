@@ -90,6 +90,25 @@ def test_what_is_new_is_sent_once(served: Served, path: Path) -> None:
     assert len(anew["table"]) // 4 == len(everything().lines)
 
 
+def test_a_server_can_follow_another_one_on_its_port(path: Path) -> None:
+    port = 0
+    for _ in range(2):  # the system keeps a connection that the first one has closed for a minute
+        with PageServer(GrowingTrace(path), port) as server:
+            port = server.port
+            thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+            thread.start()
+            with socket.create_connection(("127.0.0.1", port), patience(10)) as connection:
+                connection.sendall(
+                    f"GET {urlsplit(server.url).path} HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode()
+                )
+                assert connection.recv(12) in (b"HTTP/1.0 200", b"HTTP/1.1 200")
+                while connection.recv(65_536):
+                    pass
+            server.shutdown()
+            thread.join(patience(10))
+            assert not thread.is_alive()
+
+
 def test_tokens_of_a_live_page_are_those_of_the_file(served: Served, path: Path) -> None:
     def usage() -> dict[str, int]:
         found: dict[str, int] = served.index()["sessions"][0]["usage"]

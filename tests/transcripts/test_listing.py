@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -288,7 +288,8 @@ def test_a_session_that_vanishes_is_not_an_error_of_the_list(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("stamp", "created"),
     [
-        ("2026-11-01T10:00:00+02:00", datetime(2026, 11, 1, 8, tzinfo=UTC)),
+        ("2026-11-01T10:00:00+02:00", datetime(2026, 11, 1, 10, tzinfo=timezone(timedelta(hours=2)))),
+        ("2026-11-01T10:00:00Z", datetime(2026, 11, 1, 10, tzinfo=UTC)),
         ("2026-11-01T10:00:00", datetime(2026, 11, 1, 10).astimezone()),
         ("yesterday", None),
         ("", None),
@@ -297,7 +298,9 @@ def test_a_session_that_vanishes_is_not_an_error_of_the_list(tmp_path: Path) -> 
 def test_the_time_of_the_first_entry(tmp_path: Path, stamp: str, created: datetime | None) -> None:
     writer = Writer()
     writer.user("x", timestamp=stamp)
-    assert only(tmp_path, writer).created == created
+    found = only(tmp_path, writer).created
+    assert found == created
+    assert found is None or created is None or found.utcoffset() == created.utcoffset(), "the zone of the file stays"
 
 
 def test_a_list_of_many_has_few_files_open_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 import hackamore
 from hackamore import Options, sync
-from hackamore.errors import SessionClosedError, SpawnError
+from hackamore.errors import CLINotFoundError, SessionClosedError, SpawnError
 from hackamore.hooks import HookMatcher, HookOutput
 from hackamore.testing import Cassette, CassetteError, CassetteMismatchError, cassette
 from tests.support import stand_in, stand_in_session
@@ -320,6 +320,14 @@ def test_endings_of_queries(shell: Shell, tape: Path, cli: Callable[..., Options
     assert "ProcessError" in outcomes[0][0]
     assert "LineTooLong" in outcomes[0][1]
     assert "INCOMPLETE_LAST_LINE" in outcomes[0][2]
+
+
+def test_a_recording_looks_for_the_cli_as_usual(shell: Shell, tape: Path) -> None:
+    async def scenario() -> None:
+        with cassette(tape):
+            await raised(shell.query("go", GONE).start, CLINotFoundError)
+
+    shell.play(scenario)
 
 
 def test_several_at_once_in_one_cassette(shell: Shell, tape: Path, cli: Callable[..., Options]) -> None:

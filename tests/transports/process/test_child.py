@@ -438,6 +438,28 @@ def test_a_transport_that_was_not_started(kind: type[AsyncChildProcess] | type[S
     transport.abandon()
 
 
+@pytest.mark.parametrize("backend", ["asyncio", "trio", "threads"])
+def test_a_stop_in_the_middle_of_a_turn_does_not_wait_for_the_end_of_the_input(backend: str) -> None:
+    limit = patience(20)
+    deaf = plan("import time; time.sleep(600)")
+
+    async def scenario() -> None:
+        transport = AsyncChildProcess(stop_grace=3 * limit)
+        await transport.start(deaf)
+        await transport.stop(turn_open=True)
+        assert await transport.wait_exit() == -signal.SIGTERM
+
+    began = time.monotonic()
+    if backend == "threads":
+        transport = SyncChildProcess(stop_grace=3 * limit)
+        transport.start(deaf)
+        transport.stop(turn_open=True)
+        assert transport.wait_exit() == -signal.SIGTERM
+    else:
+        anyio.run(scenario, backend=backend)
+    assert time.monotonic() - began < limit
+
+
 def test_a_blocking_read_ends_with_its_time() -> None:
     transport = SyncChildProcess()
     transport.start(plan("import sys, os; sys.stdin.read(1); os.write(1, b'x'); sys.stdin.read(); os._exit(3)"))

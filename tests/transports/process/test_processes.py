@@ -110,6 +110,18 @@ def test_where_there_is_no_proc(monkeypatch: pytest.MonkeyPatch) -> None:
         assert wait_gone(child)
 
 
+@pytest.mark.skipif(not Path("/bin/ps").exists(), reason="there is no /bin/ps here")
+def test_rows_of_a_ps_that_fails_at_the_end_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script, run = tmp_path / "ps", subprocess.run
+    script.write_text('#!/bin/sh\n/bin/ps "$@"\nexit 1\n')
+    script.chmod(0o755)
+    monkeypatch.setattr(subprocess, "run", lambda command, **more: run([str(script), *command[1:]], **more))
+    with started(PARENT) as process:
+        ((child, start_time),) = descendants(process.pid, linux=False)
+        assert identity(child, linux=False) == (child, start_time)
+        process.communicate(b"")
+
+
 def test_a_short_run_that_is_not_short_leaves_nothing(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     script = f"sleep 60 & echo $! > {pid}.new; mv {pid}.new {pid}; echo up; wait"

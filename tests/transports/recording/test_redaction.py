@@ -913,6 +913,21 @@ def test_pieces_without_secrets_stay_as_they_came_and_do_not_wait_for_long() -> 
     assert [json.loads(line)["k"] for line in kept.lines[-2:]] == ["out", "in"]
 
 
+@pytest.mark.parametrize("more", [{}, {"session_id": "s"}, {"session_id": "s", "parent_tool_use_id": "t"}])
+def test_a_block_that_has_ended_is_written(more: dict[str, str]) -> None:
+    kept = Kept()
+    record = SessionRecord(kept, redactor(), 0, 1_000_000)
+    told = [delta("It is", **more), delta(" done.", **more)]
+    for line in told:
+        record.received(line)
+    assert kept.lines == []
+    record.received(json.dumps({**json.loads(STOP), **more}).encode() + b"\n")
+    assert [json.loads(line)["f"]["event"]["type"] for line in kept.lines] == [
+        *["content_block_delta"] * 2,
+        "content_block_stop",
+    ]
+
+
 def test_pieces_of_two_blocks_are_not_mixed() -> None:
     lines = [delta("sk-ant-abc"), delta("defghijk"), delta("sk-ant-", parent_tool_use_id="t"), delta("xyzwvuts")]
     kept = recorded(*lines)

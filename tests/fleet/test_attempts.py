@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
 import threading
 import time
 from datetime import timedelta
@@ -14,7 +16,7 @@ import pytest
 
 from hackamore import Budget, Options, Retry, errors
 from hackamore.checked.schemas import OutputError
-from hackamore.errors import JournalError
+from hackamore.errors import JournalError, TaskFailedError
 from hackamore.fleet import Answer, Task
 from hackamore.fleet import attempt as module
 from hackamore.fleet.attempt import AttemptRun, retry_journal, trace_path
@@ -26,9 +28,12 @@ from hackamore.fleet.states import Cause
 from hackamore.fleet.task import spec_of
 from hackamore.messages import AuthenticationError, RateLimitedError, ResultError, ResultMessage
 from hackamore.testing import Script, SimulatedCLI
+from hackamore.transports.process.short_runs import ShortRun
+from tests.contract import shows
 from tests.fleet.conftest import NOW, finished, tasks
 from tests.support.journals import next_due
 from tests.support.leaks import wait_gone
+from tests.support.patience import patience
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -164,25 +169,53 @@ def test_reasons_of_checks(verify: Any, reason: str | None, tmp_path: Path) -> N
     (tmp_path / "there").touch()
     answer = Answer(task="a", attempt=1, text="Done.", output=None, folder=str(tmp_path), branch=None, session_id="s")
     if reason is None:
-        check(verify, answer, 60)
+        check(verify, answer, 60, ShortRun("check"))
         return
     with pytest.raises(Refused) as caught:
-        check(verify, answer, 60)
+        check(verify, answer, 60, ShortRun("check"))
     assert str(caught.value) == reason
 
 
 def test_a_command_that_checks_leaves_nothing_behind(tmp_path: Path) -> None:
     answer = Answer(task="a", attempt=1, text="Done.", output=None, folder=str(tmp_path), branch=None, session_id="s")
-    check(("sh", "-c", "sleep 600 > /dev/null 2>&1 & echo $! > pid"), answer, 60)
+    check(("sh", "-c", "sleep 600 > /dev/null 2>&1 & echo $! > pid"), answer, 60, ShortRun("check"))
     assert wait_gone(int((tmp_path / "pid").read_text()))
     with pytest.raises(Refused) as caught:
-        check(("sh", "-c", "head -c 200000 /dev/zero | tr '\\0' x; echo END; exit 1"), answer, 60)
+        check(("sh", "-c", "head -c 200000 /dev/zero | tr '\\0' x; echo END; exit 1"), answer, 60, ShortRun("check"))
     assert str(caught.value).endswith("xEND")
     assert 4_000 < len(str(caught.value)) < 4_200
     with pytest.raises(
         CommandError, match=r"The check `no-such-program -x` cannot be run in .*: No such file or directory\. Make it"
     ):
-        check(("no-such-program", "-x"), answer, 60)
+        check(("no-such-program", "-x"), answer, 60, ShortRun("check"))
+
+
+@shows("process.host-ends")
+def test_a_command_that_checks_ends_with_its_program(tmp_path: Path) -> None:
+    """Also after SIGKILL: it may hold the folder of the agent, which the next attempt is to get."""
+    os.mkfifo(tmp_path / "pid")
+    code = f"""
+from hackamore.fleet import Answer
+from hackamore.fleet.checking import check
+from hackamore.transports.process.short_runs import ShortRun
+answer = Answer(task="a", attempt=1, text="", output=None, folder={str(tmp_path)!r}, branch=None, session_id="s")
+check(("sh", "-c", "setsid sleep 600 & echo $! > pid; wait"), answer, 60, ShortRun("a" * 32))
+"""
+    with subprocess.Popen([sys.executable, "-c", code]) as program:
+        pid = int((tmp_path / "pid").read_text())  # waits for the writer
+        program.kill()
+    assert wait_gone(pid)
+
+
+def test_a_task_is_cancelled_in_its_check(making: Making, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "begun")
+    fleet = making(options=Options(cwd=tmp_path))
+    future = fleet.submit(*tasks(1, verify=["sh", "-c", "echo > begun; sleep 600"]))
+    (tmp_path / "begun").read_bytes()
+    assert fleet.cancel() == 1
+    with pytest.raises(TaskFailedError, match="cancelled"):
+        future.result(patience(30))
+    fleet.shutdown()
 
 
 def test_a_command_that_checks_does_not_read_the_input_of_the_program(tmp_path: Path) -> None:
@@ -193,7 +226,7 @@ def test_a_command_that_checks_does_not_read_the_input_of_the_program(tmp_path: 
         with (tmp_path / "typed").open() as file:
             os.dup2(file.fileno(), 0)
         with pytest.raises(Refused, match="exit code 4"):
-            check(("sh", "-c", "read x || exit 4"), answer, 60)
+            check(("sh", "-c", "read x || exit 4"), answer, 60, ShortRun("check"))
     finally:
         os.dup2(before, 0)
         os.close(before)

@@ -34,6 +34,7 @@ from hackamore.options.retry import CONTINUE, back_off
 from hackamore.storage.holders import process_name
 from hackamore.sync.query import query
 from hackamore.transports.process.orphans import end_orphan
+from hackamore.transports.process.short_runs import ShortRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -120,6 +121,7 @@ class AttemptRun:
         self._place: Place | None = None
         self._open = False
         self._stream: QueryStream | None = None
+        self._checks: ShortRun | None = None
         self._stop_cause: Cause | None = None
         self._stopped = threading.Event()
         self._lock = threading.Lock()
@@ -136,10 +138,12 @@ class AttemptRun:
             if self._stop_cause is not None:
                 return
             self._stop_cause = cause
-            stream = self._stream
+            stream, checks = self._stream, self._checks
         self._stopped.set()
         if stream is not None:
             stream.close()
+        if checks is not None:
+            checks.cancel()
 
     # -- the attempt ---------------------------------------------------------------------------------------------------
 
@@ -365,8 +369,18 @@ class AttemptRun:
             branch=None if self._place is None else self._place.branch,
             session_id=self._session_id,
         )
+        run = ShortRun(os.urandom(16).hex())
+        with self._lock:
+            if self._stop_cause is not None:
+                raise _Interrupted(self._stop_cause)
+            self._checks = run
         with self._step("verify"):
-            check(task.verify, answer, self.order.verify_seconds)
+            try:
+                check(task.verify, answer, self.order.verify_seconds, run)
+            except Refused:
+                if run.cancelled and self._stop_cause is not None:
+                    raise _Interrupted(self._stop_cause) from None
+                raise
 
     def _accept(self) -> None:
         kept = self._finish_workspace(succeeded=True)

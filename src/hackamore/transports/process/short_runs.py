@@ -1,9 +1,14 @@
-"""Programs that are run to their end, which comes soon or is made to come: `claude --version`, the shell of a simulated tool."""
+"""Programs that are run to their end, which comes soon or is made to come: `claude --version`, a check of an answer, a simulated shell."""
 
 from __future__ import annotations
 
+import os
+import selectors
+import signal
 import subprocess
 import threading
+import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from hackamore.transports.process.processes import descendants, identity, kill_identity, marked_with
@@ -28,23 +33,26 @@ class ShortRun:
         self._lock = threading.RLock()  # a garbage collection inside it may cancel
         self._process: subprocess.Popen[bytes] | None = None
 
-    def run(self, argv: Sequence[str], seconds: float | None, **how: Any) -> subprocess.CompletedProcess[bytes]:
+    def run(
+        self, argv: Sequence[str], seconds: float | None, *, tail: int | None = None, **how: Any
+    ) -> subprocess.CompletedProcess[bytes]:
         """Run the program to its end, as `subprocess.run` does; `how` is for `subprocess.Popen`. Stdin is empty, stdout is read.
 
+        With `tail` only that many bytes of its end are kept, also in a TimeoutExpired, and nothing stays that the program left running.
         TimeoutExpired is also raised if it was cancelled before it began.
         """
         if not self.child_id:
-            return self._run(argv, seconds, how)
+            return self._run(argv, seconds, tail, how)
         reaper.attend()  # it retires the watchdog
         watchdog.add(self.child_id)
         try:
-            return self._run(argv, seconds, how)
+            return self._run(argv, seconds, tail, how)
         finally:
             watchdog.remove(self.child_id)
             reaper.rest()
 
     def _run(
-        self, argv: Sequence[str], seconds: float | None, how: dict[str, Any]
+        self, argv: Sequence[str], seconds: float | None, tail: int | None, how: dict[str, Any]
     ) -> subprocess.CompletedProcess[bytes]:
         with self._lock:
             if self.cancelled:
@@ -54,7 +62,10 @@ class ShortRun:
             try:
                 if self.child_id and (who := identity(process.pid)) is not None:
                     watchdog.started(self.child_id, who)
-                output, errors = process.communicate(timeout=seconds)
+                if tail is None:
+                    output, errors = process.communicate(timeout=seconds)
+                else:
+                    output, errors = _end_of_output(process, seconds, tail), None
             except BaseException:
                 # Not reaped yet, so its pid is not reused. The shells of the real CLI have groups of their own.
                 self._kill(process, descendants(process.pid))
@@ -62,7 +73,7 @@ class ShortRun:
             finally:
                 with self._lock:
                     self._process = None
-                if self.cancelled:
+                if tail is not None or self.cancelled:
                     self._kill(process)
         return subprocess.CompletedProcess(argv, process.returncode, output, errors)
 
@@ -75,9 +86,26 @@ class ShortRun:
                 self._kill(self._process)
 
     def _kill(self, process: subprocess.Popen[bytes], started: Sequence[tuple[int, str]] = ()) -> None:
-        process.kill()
+        with suppress(OSError):  # where no marks can be read, the group is what can be found
+            os.killpg(process.pid, signal.SIGKILL)
         for who in (*started, *marked_with(self.child_id)):
             kill_identity(who)
+
+
+def _end_of_output(process: subprocess.Popen[bytes], seconds: float | None, size: int) -> bytes:
+    assert process.stdout is not None  # noqa: S101
+    until = None if seconds is None else time.monotonic() + seconds
+    end, descriptor = b"", process.stdout.fileno()
+    with selectors.DefaultSelector() as selector:
+        selector.register(descriptor, selectors.EVENT_READ)
+        while selector.select(None if until is None else max(0.0, until - time.monotonic())):
+            data = os.read(descriptor, 65_536)
+            if not data:
+                selector.unregister(descriptor)
+                process.wait(None if until is None else max(0.0, until - time.monotonic()))
+                return end
+            end = (end + data)[-size:]
+    raise subprocess.TimeoutExpired(process.args, seconds or 0.0, end)
 
 
 def run_with_descendants(argv: Sequence[str], seconds: float | None, **how: Any) -> subprocess.CompletedProcess[bytes]:

@@ -112,7 +112,7 @@ SLOT: dict[tuple[State, Trigger], State] = {
 class Lease(Member):
     NONE = auto()
     CLAIMED = auto()
-    """Not had, and a call runs: the conversation is forgotten, or a request for it taken back."""
+    """Not had, and a call runs: the conversation is forgotten, or a request for it is cancelled."""
     ASKING = auto()
     HELD = auto()
     SAVING = auto()

@@ -151,7 +151,7 @@ class RecordingReader(Reader):
             ("Claude Code", fields.get("cli")),
             ("recorded", self._created),
         ]
-        self.facts = [(name, short(value, 80)) for name, value in versions if value]
+        self.facts.extend((name, short(value, 80)) for name, value in versions if value)
 
     def _event(self, session: SessionBuilder, place: int, entry: Entry, frame: dict[str, Any]) -> None:
         at, fields = entry.seconds, entry.fields

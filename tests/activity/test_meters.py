@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hackamore.activity.replies import Replies, Reply
+from hackamore.activity.replies import Fresh, Replies, Reply
 from tests.activity.meters import LIVE, METERS, Frame, Tokens, expected
 
 if TYPE_CHECKING:
@@ -303,3 +303,12 @@ def test_replies_that_are_not_remembered_stay_in_the_sum() -> None:
         replies.frame(str(number), OPUS, {"input_tokens": 100}, agent=f"toolu_{number}")
     assert [each.key for each in replies] == [str(number) for number in range(20, 30)]
     assert (replies.count, replies.unreported) == (30, {OPUS: Tokens(input=3000, replies=30)})
+
+
+def test_tokens_that_a_result_does_not_have_are_those_of_the_last_model() -> None:
+    replies = Replies(Reply)
+    replies.frame("a", OPUS, {"input_tokens": 100})
+    replies.frame("b", HAIKU, {"input_tokens": 30}, agent="toolu_1")
+    first = Tokens(input=100, replies=1)
+    replies.reported(Fresh(0.1, first, {OPUS: (0.1, first)}))
+    assert replies.unreported == {HAIKU: Tokens(input=30)}

@@ -67,3 +67,7 @@ def test_a_result_without_numbers_leaves_the_totals_as_they_were() -> None:
     rest = [(None, None), (0.5, {MODEL: (200, 10)})]
     assert turns(*results) == [(1.0, {MODEL: (101, 50)}), *rest]
     assert turns(*results, resumed=True) == [(None, None), *rest]
+
+
+def test_a_reader_of_a_new_conversation_counts_its_first_totals() -> None:
+    assert Results().take(result(1.0, used(100, 50, 1.0))).usd == 1.0

@@ -225,6 +225,7 @@ def test_a_prefix_has_to_match_one_session(tmp_path: Path) -> None:
     with pytest.raises(AmbiguousSessionError) as caught:
         places.find_files("1", config_dir=tmp_path)
     assert caught.value.matches == (some_id(0x10 << 120), some_id(0x11 << 120))
+    assert caught.value.prefix == "1"
     assert all(each in str(caught.value) for each in caught.value.matches)
     for nothing in ("", "c"):
         with pytest.raises(SessionNotFoundError):
@@ -243,6 +244,32 @@ def test_subagents_are_found_in_nested_folders(tmp_path: Path) -> None:
     (files.folder / "subagents" / "agent-a.meta.json").write_text("{}")
     assert [each.agent_id for each in files.subagents()] == ["a", "b", "c"]
     assert files.subagents()[0].meta_path.exists()
+
+
+def test_the_files_of_a_folder_are_those_of_sessions_and_their_subagents(tmp_path: Path) -> None:
+    session, inner = some_id(1), tmp_path / some_id(1) / "subagents"
+    inner.mkdir(parents=True)
+    (tmp_path / "agent-old.jsonl").touch()  # beside the sessions, as older versions of the CLI put it
+    for path in (
+        tmp_path / f"{session}.jsonl",
+        tmp_path / "notes.jsonl",
+        inner / "agent-a1.jsonl",
+        inner / "notes.jsonl",
+    ):
+        path.touch()
+    found = {
+        (os.path.relpath(file.path, tmp_path), file.session_id, file.agent_id)
+        for file in places.conversation_files(tmp_path)
+    }
+    assert found == {
+        (f"{session}.jsonl", session, None),
+        ("agent-old.jsonl", "agent-old", "old"),
+        (f"{session}/subagents/agent-a1.jsonl", session, "a1"),
+    }
+
+
+def test_before_the_first_session_there_are_no_projects(tmp_path: Path) -> None:
+    assert places.all_project_folders(tmp_path / "missing") == []
 
 
 @pytest.mark.timeout(30)

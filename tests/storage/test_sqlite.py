@@ -324,12 +324,20 @@ def test_one_program_makes_the_tables_and_brings_them_up_to_date(path: str) -> N
         third.close()
     with pytest.raises(StorageError, match="has version 3, and this Hackamore knows up to 2") as caught:
         notes(Database(path, tables, 2, 5, migrations=steps))
-    assert not caught.value.retryable
+    assert (caught.value.problem, caught.value.retryable) == ("version", False)
     with pytest.raises(StorageError, match="has version 3, which is too old"):
         notes(Database(path, tables, 5, 5, migrations={4: []}))
     with pytest.raises(StorageError, match="no such table: missing"):
         notes(Database(path, tables, 5, 5, migrations={3: ["DELETE FROM notes"], 4: ["DELETE FROM missing"]}))
     assert notes(Database(path, tables, 3, 5, migrations=steps)) == ["old"]
+
+
+def test_a_file_that_has_the_version_and_no_tables_gets_them(path: str) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA user_version = 2")
+    with closing(Database(path, TABLES, 2, 5, migrations={})) as database:
+        note(database, "first")
+        assert notes(database) == ["first"]
 
 
 def test_tables_that_another_program_makes_meanwhile_are_used(path: str, monkeypatch: pytest.MonkeyPatch) -> None:

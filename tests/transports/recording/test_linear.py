@@ -35,6 +35,11 @@ def as_line(text: str) -> None:
     assert redactor().line(json.dumps({"type": "x", "text": text}).encode(), inbound=True)[1]
 
 
+def as_list(text: str) -> None:
+    parts = [text[at : at + 16] for at in range(0, len(text), 16)]
+    assert redactor().line(json.dumps({"type": "x", "parts": parts}).encode(), inbound=True)[1]
+
+
 def as_pieces(text: str) -> None:
     record = SessionRecord(Nowhere(), redactor(), 0, 1 << 30)
     for at in range(0, len(text), 256):
@@ -68,6 +73,7 @@ def framed(text: str) -> None:
 FUNCTIONS: dict[str, Callable[[str], object]] = {
     "Redactor.text": lambda text: redactor().text(text),
     "Redactor.line": as_line,
+    "Redactor.line, a list": as_list,
     "Redactor.line, not JSON": lambda text: redactor().line(b'{"type":"x' + text.encode(), inbound=True),
     "Pieces": as_pieces,
     "Matcher.incoming": lambda text: Matcher(lambda _: None).incoming(text.encode(), is_json=True),

@@ -47,14 +47,7 @@ class Git(NamedTuple):
     locks: tuple[int, ...] = ()
 
     def run(self, *arguments: str, stdin: bytes = b"", hint: str = "") -> bytes:
-        """Run a command that must succeed; return its standard output.
-
-        Args:
-            hint: the fix, for the error.
-
-        Raises:
-            WorkspaceError: it fails, git is missing, or the time is over.
-        """
+        """Run a command that must succeed; return its standard output. The rest is as in `ask`."""
         return self.ask(*arguments, stdin=stdin, hint=hint, codes=(0,))[1]
 
     def ask(
@@ -62,12 +55,8 @@ class Git(NamedTuple):
     ) -> tuple[int, bytes]:
         """Run a command whose exit code is an answer. While another program holds a lock of the repository, it is run again.
 
-        Args:
-            codes: the exit codes that are answers.
-            hint: the fix, for the error.
-
         Raises:
-            WorkspaceError: it fails, git is missing, or the time is over.
+            WorkspaceError: it has another exit code, git is missing, or the time is over; `hint` is the fix.
         """
         until = time.monotonic() + min(_RETRY_SECONDS, self.timeout)
         pause = 0.01

@@ -65,15 +65,12 @@ def recover(
     wants_output: bool,
     killed: bool,
 ) -> Recovered | None:
-    """Read the transcript of a session whose process is gone.
+    """Return costs and answer of a session whose process is gone; None if this machine has no message of it.
 
     Args:
         prompt: the last prompt that was sent.
         wants_output: True if an answer is structured output.
         killed: True if the process had no time to write all that it had.
-
-    Returns:
-        Its costs and answer; None if this machine has no message of the session.
     """
     try:
         transcript = read(session_id, config_dir=folder)

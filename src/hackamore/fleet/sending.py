@@ -41,11 +41,7 @@ def pack(task: Task, options: Options, whole: object, *, shares_main: bool) -> b
     """Return an attempt as bytes.
 
     Functions and classes of modules are sent by name. Those of the program itself are sent as they are, if `cloudpickle` is installed:
-    the program of a worker is another one.
-
-    Args:
-        whole: the object to send, which holds both.
-        shares_main: True if workers import the program as well, as those of `ProcessPoolExecutor` do.
+    the program of a worker is another one, unless `shares_main`, as with `ProcessPoolExecutor`. `whole` is what is sent; it has both.
 
     Raises:
         OptionsError: a part cannot be sent.

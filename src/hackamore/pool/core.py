@@ -402,10 +402,7 @@ class PoolCore:
         self._enqueue(waiter, last=False)
 
     def claim(self, key: str) -> Conversation | Flag:
-        """Keep a conversation from all callers, until `acquired` or `released` ends that.
-
-        Returns:
-            The conversation; a flag to wait for while its work or its process has to end, then call again.
+        """Keep a conversation from all callers, until `acquired` or `released` ends that. A flag is to be waited for before the next try.
 
         Raises:
             PoolClosedError: the pool is closed.
@@ -923,11 +920,8 @@ class PoolCore:
     def _evict(self, reason: Reason, *, warm: bool = True, waited: bool = False) -> bool:
         """Stop the process that is missed least; return False if there is none.
 
-        Idle conversations come first, then warm processes, then conversations that were returned within `AFFINITY_SECONDS`.
-
-        Args:
-            warm: True if it may be a warm process, or a conversation that was returned within `AFFINITY_SECONDS`.
-            waited: True if it may be a conversation that a caller waits for.
+        Idle conversations come first, then (with `warm`) warm processes, then conversations that were returned within `AFFINITY_SECONDS`.
+        With `waited` it may be one that a caller waits for.
         """
         idle = next((slot for slot in self._rows[State.IDLE] if slot.conv is not None and not slot.conv.working), None)
         wanted = idle is None or idle.waited_for

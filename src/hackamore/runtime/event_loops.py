@@ -131,13 +131,10 @@ class Loop:
 
 
 async def run_cancellable(run: Callable[[Callable[[], object], object, bool], Coroutine[Any, Any, None]]) -> None:
-    """Run a function with a way to cancel it.
+    """Run a function with a way to cancel it: it gets a function that does, the task, and True if a cancellation is to end in it.
 
     On asyncio that is the task's own cancellation, once: a scope would cancel again in every round of the loop for as long as the function
-    continues, and one that ignores it would keep a processor busy.
-
-    Args:
-        run: gets a function that cancels it, the task, and True if the cancellation is to end in `run` (on trio a scope takes it).
+    continues, and one that ignores it would keep a processor busy. On trio a scope takes the cancellation.
     """
     if _on_trio():
         import trio

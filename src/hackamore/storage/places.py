@@ -115,14 +115,7 @@ def is_session_id(text: str) -> bool:
 
 
 def config_folder(config_dir: StrPath | None = None) -> Path:
-    """Return the configuration folder of the CLI.
-
-    Args:
-        config_dir: the folder; None for the environment variable `CLAUDE_CONFIG_DIR`, and without that `~/.claude`.
-
-    Returns:
-        The path, in Unicode's NFC form. The folder may not exist.
-    """
+    """Return the configuration folder of the CLI, in Unicode's NFC form; by default that of `CLAUDE_CONFIG_DIR`, or `~/.claude`."""
     named = os.fspath(config_dir) if config_dir is not None else os.environ.get("CLAUDE_CONFIG_DIR")
     return Path(unicodedata.normalize("NFC", named or os.path.join(os.path.expanduser("~"), ".claude")))
 
@@ -184,15 +177,7 @@ def all_project_folders(config_dir: StrPath | None = None) -> list[Path]:
 def project_folders(
     project: StrPath | None = None, *, include_worktrees: bool = True, config_dir: StrPath | None = None
 ) -> list[tuple[Path, str]]:
-    """Return the folders of a project that exist, each with the working directory that it is for.
-
-    Args:
-        project: the working directory; it need not exist. None for the current one.
-        include_worktrees: whether the other worktrees of its git repository belong to it.
-
-    Returns:
-        The folder of the directory itself first, then those of the worktrees.
-    """
+    """Return the folders of a project that exist, each with its working directory: the own one first, then those of other worktrees."""
     directory = _canonical(project)
     projects = config_folder(config_dir) / "projects"
     places = [directory]
@@ -361,16 +346,10 @@ def chosen_folders(
 
 
 def locate(session_id: str, *, project: StrPath | None = None, config_dir: StrPath | None = None) -> SessionFiles:
-    """Return the files of a session.
-
-    Args:
-        project: the working directory of its project; other worktrees of its repository count. None to look in all projects.
-
-    Returns:
-        The files; the newest if several projects have a session of this id.
+    """Return the files of a session: the newest, if several projects (and worktrees of `project`) have a session of this id.
 
     Raises:
-        SessionNotFoundError: if no project has a file for the session, or only empty ones.
+        SessionNotFoundError: no project has a file for the session, or only empty ones.
     """
     if is_session_id(session_id):
         newest: tuple[int, SessionFiles] | None = None
@@ -386,18 +365,11 @@ def locate(session_id: str, *, project: StrPath | None = None, config_dir: StrPa
 
 
 def find_files(prefix: str, *, project: StrPath | None = None, config_dir: StrPath | None = None) -> SessionFiles:
-    """Return the files of the session whose id begins with `prefix`.
-
-    Args:
-        prefix: the beginning of the id, in any case; the whole id counts as well.
-        project: the working directory of its project; other worktrees of its repository count. None to look in all projects.
-
-    Returns:
-        The files; the newest if several projects have the session.
+    """Return the files of the session whose id begins with `prefix`, in any case; the places are those of `locate`.
 
     Raises:
-        SessionNotFoundError: if no session's id begins with it, or `prefix` is empty.
-        AmbiguousSessionError: if the ids of several sessions do; it lists them.
+        SessionNotFoundError: no session's id begins with it, or `prefix` is empty.
+        AmbiguousSessionError: the ids of several sessions do; it lists them.
     """
     ids: set[str] = set()
     if prefix:

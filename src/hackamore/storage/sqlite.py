@@ -231,10 +231,7 @@ class Database:
     # -- calls ---------------------------------------------------------------------------------------------------------
 
     def transaction(self, work: Callable[[sqlite3.Connection], T], *, reads: bool = False) -> T:
-        """Call a function in one transaction; return what it returns.
-
-        Args:
-            reads: True if it only reads: it sees one state of the database, and no other program waits for it.
+        """Call a function in one transaction; with `reads` it sees one state of the database, and no other program waits for it.
 
         Raises:
             StorageError: the file cannot be used; nothing was changed.

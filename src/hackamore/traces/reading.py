@@ -322,18 +322,11 @@ def _lines(file: BinaryIO) -> Iterator[bytes]:
 
 
 def read_trace(source: str | os.PathLike[str], *, title: str | None = None) -> Trace:
-    """Read a trace, a cassette, or a conversation of the CLI.
-
-    Args:
-        source: the file, or the session id of a conversation on the disk.
-        title: the name that the page shows; None for the name of the file.
-
-    Returns:
-        The trace. Parts that cannot be read are in `builder.problems`.
+    """Read a trace, a cassette, or by its session id a conversation of the CLI. Parts that cannot be read are in `builder.problems`.
 
     Raises:
-        OSError: if the file cannot be read.
-        SessionNotFoundError: if it is a session id, and no such conversation exists.
+        OSError: the file cannot be read.
+        SessionNotFoundError: it is a session id, and no such conversation exists.
     """
     text = os.fspath(source)
     if is_session_id(text) and not os.path.exists(text):

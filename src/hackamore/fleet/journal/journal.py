@@ -853,14 +853,10 @@ def _by_ids(cursor: Cursor, columns: str, ids: Collection[str]) -> list[tuple[An
 
 
 def open_journal(address: str | os.PathLike[str], *, create: bool = True) -> Journal:
-    """Open a journal.
-
-    Args:
-        address: a path of a SQLite file, or the URL of a Postgres database (`postgresql://...`; it needs `hackamore[postgres]`).
-        create: False refuses a journal that does not exist.
+    """Open the journal in a SQLite file, or at the URL of a Postgres database (`postgresql://...`; it needs `hackamore[postgres]`).
 
     Raises:
-        JournalError: it cannot be used.
+        JournalError: it cannot be used, or does not exist and `create` is False.
     """
     text = os.fspath(address)
     if text.startswith(("postgresql://", "postgres://")):

@@ -119,10 +119,7 @@ class PostgresStore:
         return f"PostgresStore({self.title!r})"
 
     def transaction(self, work: Callable[[Cursor], T]) -> T:
-        """Call a function in one transaction that no other one overlaps; return what it returns.
-
-        Args:
-            work: the function. It is called once, or not at all.
+        """Call a function at most once, in a transaction that no other one overlaps; return what it returns.
 
         Raises:
             JournalError: the database failed, and nothing was changed, or the text says that this is unknown.
@@ -147,10 +144,7 @@ class PostgresStore:
         return self._use(whole)
 
     def look(self, work: Callable[[Cursor], T]) -> T:
-        """Call a function that only reads; return what it returns.
-
-        Args:
-            work: the function. It is called again if the connection is lost.
+        """Call a function that only reads, again if the connection is lost; return what it returns.
 
         Raises:
             JournalError: the database failed.

@@ -123,13 +123,29 @@ class Telemetry:
         )
 
     def observe_run(self, fleet: str, concurrency: int) -> RunObservation:
-        """Begin to observe a run of a fleet, which has the journal `fleet` and at most `concurrency` agents. Hackamore calls this."""
+        """Begin to observe a run of a fleet. Hackamore calls this.
+
+        Args:
+            fleet: the id of the journal.
+            concurrency: agents that may run at the same time, at most.
+
+        Returns:
+            The object that makes the span and the metrics.
+        """
         from hackamore.telemetry.fleets import RunSpans
 
         return RunSpans(self._tracer(), self._measures(), fleet, concurrency)
 
     def observe_attempt(self, facts: AttemptFacts, run: dict[str, str]) -> AttemptObservation:
-        """Begin to observe an attempt at a task of a fleet; `run` is the trace context of the run. Hackamore calls this."""
+        """Begin to observe an attempt at a task of a fleet. Hackamore calls this.
+
+        Args:
+            facts: the attempt.
+            run: the trace context of the run.
+
+        Returns:
+            The object that makes the spans.
+        """
         from hackamore.telemetry.fleets import AttemptSpans
 
         return AttemptSpans(self._tracer(), facts, run)

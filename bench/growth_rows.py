@@ -158,7 +158,8 @@ def parallel_calls(count: int) -> float:
 def unread_turns(count: int) -> float:
     """The message of a new turn beyond half of the buffer, with `count` unread turns."""
     limits = SimpleNamespace(buffered_bytes=(count + 100) * 2000 * 3 // 2)
-    connection = SimpleNamespace(in_flight_bytes=0, over=False)
+    exchanges = SimpleNamespace(in_flight=SimpleNamespace(size=0))
+    connection = SimpleNamespace(exchanges=exchanges, state=SimpleNamespace(over=False))
     readers = Readers(
         cast(
             "SessionCore[Any]",

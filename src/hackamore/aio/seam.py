@@ -41,16 +41,12 @@ _POLL_SECONDS = 0.02
 
 
 class Seam:
-    """The means by which a session waits on an event loop.
-
-    Attributes:
-        lock: held while the core is read or changed; here it does nothing.
-        driver: the driver of a session; None before its launch.
-    """
+    """The means by which a session waits on an event loop."""
 
     def __init__(self) -> None:
+        # held while the core is read or changed; here it does nothing
         self.lock: AbstractContextManager[object] = nullcontext()
-        self.driver: Driver | None = None
+        self.driver: Driver | None = None  # the driver of a session; None before its launch
         self._core: SessionCore[Any]
         self.connection: Connection
         self._transport: AsyncTransport

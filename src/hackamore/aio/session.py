@@ -84,17 +84,12 @@ A = TypeVar("A", bound="Audience")
 
 
 class SessionRunner(Generic[A]):
-    """One CLI, from its launch to its end.
-
-    Attributes:
-        seam: waits for the core.
-        begun: True once a start was requested.
-    """
+    """One CLI, from its launch to its end."""
 
     def __init__(
         self, options: Options | None, transport: AsyncTransport | TransportSource | None, audience: type[A]
     ) -> None:
-        self.seam: Seam = Seam()
+        self.seam: Seam = Seam()  # waits for the core
         self.core: SessionCore[A] = SessionCore(options, self.seam.post, audience)
         self.transport: AsyncTransport
         core = weakref.ref(self.core)
@@ -105,7 +100,7 @@ class SessionRunner(Generic[A]):
             self.core.storing.use(append_of(store, self.core.options.timeouts.store))
         self.seam.connect(self.core, self.transport)
         self.core.log.pid = lambda transport=self.transport: transport.pid  # type: ignore[misc]
-        self.begun: bool = False
+        self.begun: bool = False  # True once a start was requested
         self._interrupted = False
         self._preparation: Preparation | None = None
         self._preparing: Preparing | None = None

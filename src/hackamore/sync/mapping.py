@@ -44,16 +44,7 @@ _END = object()
 
 
 class MapRunner:
-    """The agents of one `map`.
-
-    Attributes:
-        seam: waits and starts.
-        changed: woken when an answer is there, or nothing runs any more.
-        answers: those that were not given yet, by the numbers of their prompts.
-        running: how many agents run.
-        error: the error that ends all.
-        over: True once nothing is started any more.
-    """
+    """The agents of one `map`."""
 
     def __init__(
         self,
@@ -65,12 +56,12 @@ class MapRunner:
         check: bool,
         transport: TransportSource | None,
     ) -> None:
-        self.seam: PoolSeam = PoolSeam("map")
-        self.changed: Flag = Flag()
-        self.answers: dict[int, object] = {}
-        self.running: int = 0
-        self.error: BaseException | None = None
-        self.over: bool = False
+        self.seam: PoolSeam = PoolSeam("map")  # waits and starts
+        self.changed: Flag = Flag()  # woken when an answer is there, or nothing runs any more
+        self.answers: dict[int, object] = {}  # those that were not given yet, by the numbers of their prompts
+        self.running: int = 0  # how many agents run
+        self.error: BaseException | None = None  # the error that ends all
+        self.over: bool = False  # True once nothing is started any more
         self.workers: int = workers
         self._options = options
         self._output_type = output_type

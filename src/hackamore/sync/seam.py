@@ -38,16 +38,11 @@ DELIVERY_SECONDS = 1.0
 
 
 class Seam:
-    """The means by which a session waits in threads.
-
-    Attributes:
-        lock: held while the core is read or changed.
-        driver: the driver of a session; None before its launch.
-    """
+    """The means by which a session waits in threads."""
 
     def __init__(self) -> None:
-        self.lock: threading.RLock = threading.RLock()
-        self.driver: Driver | None = None
+        self.lock: threading.RLock = threading.RLock()  # held while the core is read or changed
+        self.driver: Driver | None = None  # the driver of a session; None before its launch
         self._core: SessionCore[Any]
         self.connection: Connection
         self._transport: SyncTransport

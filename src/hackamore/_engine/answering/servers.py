@@ -155,11 +155,6 @@ class ObjectRun:
         name: the name under which the CLI knows it.
         answered: takes the id and the message of each answer.
         sent: takes each notification of the server, and each request that the CLI can answer.
-
-    Attributes:
-        inbox: messages that the server has not got yet.
-        wake: makes the event loop look at `inbox` and `closing`; set by the loop.
-        initialized: True once an `initialize` was put in: the next one belongs to another connection.
     """
 
     def __init__(
@@ -172,9 +167,10 @@ class ObjectRun:
     ) -> None:
         self.server: Any = mcp_instance(server)
         self.name = name
-        self.inbox: deque[bytes] = deque()
+        self.inbox: deque[bytes] = deque()  # messages that the server has not got yet
+        # makes the event loop look at `inbox` and `closing`; set by the loop
         self.wake: Callable[[], None] | None = None
-        self.initialized = False
+        self.initialized = False  # True once an `initialize` was put in: the next one belongs to another connection
         self.closing: bool = False
         self._answered = answered
         self._sent = sent

@@ -43,22 +43,16 @@ class StdioConnection:
 
     `post` calls a function where the connection may be touched, and looks at it afterwards, from any thread. `limits` are the longest line,
     and the calls that run at the same time; None for the defaults.
-
-    Attributes:
-        take: stops callbacks, and yields the jobs to start.
-        over: True once the input has ended.
-        running: the jobs whose functions run, those of cancelled calls included.
-        deadlines: keeps the time of the log.
     """
 
     def __init__(
         self, server: ToolServer, post: Callable[[Callable[[], None]], object], limits: Limits | None = None
     ) -> None:
         limits = limits or Limits()
-        self.deadlines: Deadlines = Deadlines()
+        self.deadlines: Deadlines = Deadlines()  # keeps the time of the log
         self.log: Log = Log()
-        self.over: bool = False
-        self.running: set[Job] = set()
+        self.over: bool = False  # True once the input has ended
+        self.running: set[Job] = set()  # the jobs whose functions run, those of cancelled calls included
         self._server = server
         self._post = post
         self._framer = LineFramer(limits.line_bytes)
@@ -68,7 +62,7 @@ class StdioConnection:
         self._numbers = count(1)
         self._output: list[bytes] = []
         self._unread = 0
-        self.take: Callable[[], Iterator[Job]] = self._jobs.take
+        self.take: Callable[[], Iterator[Job]] = self._jobs.take  # stops callbacks, and yields the jobs to start
 
     # -- bytes --------------------------------------------------------------------------------------------------------------------------
 

@@ -49,18 +49,12 @@ class OperationsReleased(Event, frozen=True, eq=False):
 
 
 class RequestReceived(Event, frozen=True, eq=False):
-    """The peer sent a request: exactly one answer, or `expire`, ends it.
+    """The peer sent a request: exactly one answer, or `expire`, ends it."""
 
-    Attributes:
-        request_id: to be given to `send_response`, `send_error`, `fail_request` or `expire`.
-        frame: the whole request: `frame.request_raw` are its bytes, `frame.request` is decoded when touched.
-        row: its row in the table, with the class of its timeout and its answer in case of failure.
-    """
-
-    request_id: str
+    request_id: str  # to be given to `send_response`, `send_error`, `fail_request` or `expire`
     subtype: str
-    frame: ControlRequest
-    row: ControlRow
+    frame: ControlRequest  # `frame.request_raw` are the bytes of the request, `frame.request` is decoded when touched
+    row: ControlRow  # its row in the table, with the class of its timeout and its answer in case of failure
 
 
 class RequestCancelled(Event, frozen=True, eq=False):
@@ -151,13 +145,9 @@ class PromptReceived(Event, frozen=True, eq=False):
 
 
 class Ended(Event, frozen=True, eq=False):
-    """The session is over, and everything that was open has been resolved before. The last event.
-
-    Attributes:
-        by_exit: True if the exit of the process ended it.
-    """
+    """The session is over, and everything that was open has been resolved before. The last event."""
 
     ending: Ending
     error: HackamoreError | None = None
     exit_code: int | None = None
-    by_exit: bool = False
+    by_exit: bool = False  # True if the exit of the process ended it

@@ -287,14 +287,12 @@ class Exchanges:
 
     def receive(self, frame: ControlRequest) -> None:
         """Check a request, and report it or answer it immediately."""
-        request_id = frame.request_id
+        request_id, state = frame.request_id, self._state
         if not request_id or not self.in_flight.fresh(request_id) or request_id in self._early:
             self._log.debug("a control request was dropped: its id %r is empty or was used before", request_id)
             return
-        host = self._state.role is Role.HOST
-        if (
-            host and self._state.handshake is Handshake.UNSENT and not self._state.stopping
-        ):  # after a stop `initialize` never comes
+        host = state.role is Role.HOST
+        if host and state.handshake is Handshake.UNSENT and not state.stopping:  # after a stop `initialize` never comes
             size = sum(len(early.raw) for early in self._early.values()) + len(frame.raw)
             if len(self._early) >= self._limits.early_requests or size > self._limits.buffered_bytes:
                 self._refuse(request_id, "Too many requests before `initialize`")
@@ -314,7 +312,7 @@ class Exchanges:
                 HandshakeTrigger.REQUEST
             )  # of any kind: it proves that the CLI has read `initialize`
         row = row_for(subtype)
-        if row is None or row.direction not in (_ASKS_US[self._state.role], Direction.BOTH):
+        if row is None or row.direction not in (_ASKS_US[state.role], Direction.BOTH):
             self._refuse(request_id, f"Unknown subtype: {subtype}", "unsupported_request")
             return
         request = InFlightRequest(request_id, row, frame, len(frame.raw) + _REQUEST_BYTES)
@@ -323,10 +321,10 @@ class Exchanges:
             self._outbox.warn("CALLBACK_FAILED", text, subtype=subtype, reason=problem)
             self._answer_safely(request, f"the request cannot be read: {problem}")
             return
-        if self._state.stopping:
+        if state.stopping:
             self._answer_safely(request, _IS_STOPPING)
             return
-        if subtype == "initialize" and self._state.handshake is Handshake.UNSENT:
+        if subtype == "initialize" and state.handshake is Handshake.UNSENT:
             self._peer_initialize_id = request_id
             self._outbox.move_handshake(HandshakeTrigger.SENT)
         self.in_flight.add(request)

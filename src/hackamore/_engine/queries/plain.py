@@ -82,14 +82,9 @@ def warn_before_start(options: Options, found: Iterable[StreamWarning]) -> None:
 
 
 class PlainQuery:
-    """The core of a query over the one-way launch.
+    """The core of a query over the one-way launch."""
 
-    Attributes:
-        output_ended: True once the output has ended, and the exit is all that is left to come.
-        wake: ends the wait for output, from any thread; set by the shell.
-    """
-
-    wake: Callable[[], object] | None = None
+    wake: Callable[[], object] | None = None  # ends the wait for output, from any thread; set by the shell
 
     def __init__(self, options: Options) -> None:
         self.connection: Connection = Connection(
@@ -99,7 +94,7 @@ class PlainQuery:
         self.log: SessionLog = self.connection.log
         subject = Observed("query", options, self.connection.state, self.core.warned, self._end_turn)
         self.observers: Observers | None = observers_of(options, subject, self.core.warned, self.log.ids)
-        self.output_ended: bool = False
+        self.output_ended: bool = False  # True once the output has ended, and the exit is all that is left to come
         self.start_error: HackamoreError | None = None
         self._started_at = 0.0
         self._timeouts = options.timeouts

@@ -116,12 +116,6 @@ class SessionCore(Generic[A]):
 
     Args:
         post: runs a function where the core may be touched, soon; safe from any thread.
-
-    Attributes:
-        ready: set once the session is ready, or will not be.
-        ended: set once the process is gone and everything was reported.
-        settled: woken, never set, when the session may have become quiet or its turns may have ended.
-        poll: the shortest timeout that another thread may start at any moment while one reads; None if there is none.
     """
 
     interrupt_seconds: float = 2.0
@@ -179,9 +173,9 @@ class SessionCore(Generic[A]):
         )
         self.callbacks: Callbacks = Callbacks(options, self.hooks, servers, parts)
         self.session: Callable[[], object] | None = None
-        self.ready: Flag = Flag()
-        self.ended: Flag = Flag()
-        self.settled: Flag = Flag()
+        self.ready: Flag = Flag()  # set once the session is ready, or will not be
+        self.ended: Flag = Flag()  # set once the process is gone and everything was reported
+        self.settled: Flag = Flag()  # woken, never set, when the session may be quiet now, or its turns over
         self.start_error: HackamoreError | None = None
         self.warnings: deque[StreamWarning] = deque(maxlen=_WARNINGS_KEPT)
         self._to_tell: deque[StreamWarning] = deque()
@@ -195,6 +189,7 @@ class SessionCore(Generic[A]):
 
             self.storing = Storing(self)
         late = (getattr(options.timeouts, kind) for kind in audience.late_timeouts)
+        # the shortest timeout that another thread may start at any moment while one reads; None if there is none
         self.poll: float | None = min((seconds for seconds in late if seconds), default=None)
 
     # -- warnings ------------------------------------------------------------------------------------------------------

@@ -212,17 +212,11 @@ class Answer:
 
 
 class Audience(Protocol):
-    """The methods that a core calls, in the order of the wire.
+    """The methods that a core calls, in the order of the wire."""
 
-    Attributes:
-        fail_on_bad_lines: whether the connection itself decides about bad and long lines.
-        late_timeouts: the timeouts, as `Timeouts` names them, that a thread may start while another one reads.
-        in_order: whether all messages and turns are one sequence for one reader.
-    """
-
-    fail_on_bad_lines: ClassVar[bool]
-    late_timeouts: ClassVar[tuple[str, ...]]
-    in_order: ClassVar[bool]
+    fail_on_bad_lines: ClassVar[bool]  # whether the connection itself decides about bad and long lines
+    late_timeouts: ClassVar[tuple[str, ...]]  # the `Timeouts` that a thread may start while another one reads
+    in_order: ClassVar[bool]  # whether all messages and turns are one sequence for one reader
 
     def __init__(self, core: Any) -> None: ...
 

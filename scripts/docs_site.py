@@ -69,7 +69,7 @@ API: dict[str, tuple[str, str, str]] = {
         "Option classes",
         "Options, timeouts, limits, retries, values of options, and versions of the CLI.",
         "hackamore.options.options hackamore.options.bounds hackamore.options.retry hackamore.options.kinds "
-        "hackamore._engine.launch.versions",
+        "hackamore._engine.launch.discovery hackamore._engine.launch.versions",
     ),
     "messages": ("Message classes", "Messages and content blocks.", "hackamore.messages"),
     "hooks": ("Hook classes", "Matchers, inputs and outputs of hooks.", "hackamore.hooks"),

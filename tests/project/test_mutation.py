@@ -14,6 +14,7 @@ from typing import Any
 
 import libcst
 import pytest
+from libcst import matchers
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
 TABLES = PROJECT / "src" / "hackamore" / "fleet" / "journal" / "tables.py"
@@ -169,17 +170,14 @@ def test_a_listed_change_of_other_lines_is_stale(change: str, expected: bool) ->
     assert occurs(change, ["a", "b", "c"]) is expected
 
 
-def test_defaults_take_effect_at_import(
-    mutate: Any, mutations: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "mutations", mutations)
-    path = tmp_path / "some.py"
-    path.write_text("def f(a=1):\n    def g():\n        return a + 2\n\n    return g\n", encoding="utf-8")
-    source = mutate.Source.of(path)
-    mutants = [mutate.Mutant(source, number) for number in range(len(source.mutations))]
-    assert {True, False} == {mutant.at_import for mutant in mutants}
-    for mutant in mutants:
-        assert mutant.at_import == ("def f(a=1)" not in mutant.text)
+def test_defaults_take_effect_at_import(mutate: Any, mutations: Any, tmp_path: Path) -> None:
+    text = "def f(a=1):\n    def g():\n        return a + 2\n\n    return g\n"
+    module = libcst.parse_module(text)
+    numbers = matchers.findall(module, matchers.Integer())
+    changes = [mutations.Change(each, each.with_changes(value="7"), module.body[0], "code") for each in numbers]
+    source = mutate.Source(tmp_path / "some.py", text, module, changes)
+    found = {mutant.text: mutant.at_import for mutant in (mutate.Mutant(source, number) for number in range(2))}
+    assert found == {text.replace("1", "7"): True, text.replace("2", "7"): False}
 
 
 def test_a_module_of_tables_has_the_tests_that_import_it(mutate: Any) -> None:

@@ -21,7 +21,6 @@ from hackamore.errors import (
     VersionDetectionError,
     escape_terminal,
 )
-from hackamore.storage.places import installed_cli
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -120,6 +119,8 @@ def _candidates(
 ) -> Iterator[tuple[str, Literal["PATH", "install-cli", "install-place", "node-modules", "claude-agent-sdk"]]]:
     for place in _in_path(_PROGRAM, environment):
         yield place, "PATH"
+    from hackamore.storage.places import installed_cli  # here: most CLIs are found before
+
     if place_of_own := installed_cli(environment, home):
         yield place_of_own, "install-cli"
     if home:

@@ -591,18 +591,19 @@ _OFFICIAL = (
 
 def request_callback(value: Any, path: str) -> Any:
     """Accept a plain or async function of one request, which returns the answer."""
-    from hackamore import dialogs, permissions
     from hackamore.checked.functions import check_annotations, check_callback
+    from hackamore.dialogs import ElicitationRequest, ElicitationResult, UserDialogRequest, UserDialogResult
+    from hackamore.permissions import Allow, Deny, PermissionRequest
 
     asked: type
     answers: tuple[type, ...]
     if path == "can_use_tool":
         # A function that always raises is often annotated `-> None`.
-        asked, answers = permissions.PermissionRequest, (permissions.Allow, permissions.Deny, type(None))
+        asked, answers = PermissionRequest, (Allow, Deny, type(None))
     elif path == "on_elicitation":
-        asked, answers = dialogs.ElicitationRequest, (dialogs.ElicitationResult, Mapping, type(None))
+        asked, answers = ElicitationRequest, (ElicitationResult, Mapping, type(None))
     else:
-        asked, answers = dialogs.UserDialogRequest, (dialogs.UserDialogResult, Mapping, type(None))
+        asked, answers = UserDialogRequest, (UserDialogResult, Mapping, type(None))
     check_callback(value, path, ("request",), official=_OFFICIAL)
     check_annotations(value, path, asked, answers, f"`{path}`")
     return value

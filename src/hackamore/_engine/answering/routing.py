@@ -9,11 +9,18 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hackamore import dialogs
 from hackamore._engine.answering.jobs import Callee, Job, Jobs, JobState
 from hackamore._engine.answering.mcp_calls import McpCalls
 from hackamore._engine.protocol.log import one_line
 from hackamore.checked.functions import Answer, is_async
+from hackamore.dialogs import (
+    CANCELLED,
+    DECLINED,
+    decode_elicitation,
+    decode_user_dialog,
+    encode_elicitation,
+    encode_user_dialog,
+)
 from hackamore.errors import DecodeError, escape_terminal, text_of
 from hackamore.hooks import HookContext
 from hackamore.hooks.inputs import decode_hook_input, decode_hook_request
@@ -92,12 +99,8 @@ class _Question(NamedTuple):
 
 _QUESTIONS = {
     "can_use_tool": _Question("can_use_tool", decode_permission_request, encode_permission_result, deny),
-    "elicitation": _Question(
-        "on_elicitation", dialogs.decode_elicitation, dialogs.encode_elicitation, lambda _: dialogs.DECLINED
-    ),
-    "request_user_dialog": _Question(
-        "on_user_dialog", dialogs.decode_user_dialog, dialogs.encode_user_dialog, lambda _: dialogs.CANCELLED
-    ),
+    "elicitation": _Question("on_elicitation", decode_elicitation, encode_elicitation, lambda _: DECLINED),
+    "request_user_dialog": _Question("on_user_dialog", decode_user_dialog, encode_user_dialog, lambda _: CANCELLED),
 }
 
 

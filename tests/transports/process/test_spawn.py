@@ -16,7 +16,7 @@ import pytest
 
 from hackamore.transports.process.private_folders import make_folder, remove_folder
 from hackamore.transports.process.reaper import reaper
-from hackamore.transports.process.short_runs import ShortRun
+from hackamore.transports.process.short_runs import ShortRun, run_with_descendants
 from hackamore.transports.process.spawn import popen, spawn_error, start
 from hackamore.transports.process.watchdog import watchdog
 from tests.support.leaks import nothing_left, wait_gone
@@ -232,3 +232,9 @@ def test_a_short_run_that_is_cancelled_ends_with_all_that_bears_its_mark(tmp_pat
         canceller.join()
     assert done.returncode == -9
     assert wait_gone(int(pid.read_text()))
+
+
+@pytest.mark.timeout(60)
+def test_a_short_run_without_a_session_of_its_own_ends_in_time() -> None:
+    with pytest.raises(subprocess.TimeoutExpired):
+        run_with_descendants(["sleep", "600"], 0.05, start_new_session=False)

@@ -32,6 +32,7 @@ class ShortRun:
         self.cancelled: bool = False
         self._lock = threading.RLock()  # a garbage collection inside it may cancel
         self._process: subprocess.Popen[bytes] | None = None
+        self._whole_group = False
 
     def run(
         self, argv: Sequence[str], seconds: float | None, *, tail: int | None = None, **how: Any
@@ -41,6 +42,7 @@ class ShortRun:
         With `tail` only that many bytes of its end are kept, also in a TimeoutExpired, and nothing stays that the program left running.
         TimeoutExpired is also raised if it was cancelled before it began.
         """
+        self._whole_group = tail is not None
         if not self.child_id:
             return self._run(argv, seconds, tail, how)
         reaper.attend()  # it retires the watchdog
@@ -86,8 +88,10 @@ class ShortRun:
                 self._kill(self._process)
 
     def _kill(self, process: subprocess.Popen[bytes], started: Sequence[tuple[int, str]] = ()) -> None:
-        with suppress(OSError):  # where no marks can be read, the group is what can be found
-            os.killpg(process.pid, signal.SIGKILL)
+        process.kill()
+        if self._whole_group:  # also what shows no mark; a group that still has members keeps its number
+            with suppress(OSError):
+                os.killpg(process.pid, signal.SIGKILL)
         for who in (*started, *marked_with(self.child_id)):
             kill_identity(who)
 

@@ -309,7 +309,8 @@ class SessionCore(Generic[A]):
         self._move_stop(Stop.ABANDONED if abandon else Stop.ASKED)
 
     def _move_stop(self, stop: Stop) -> None:
-        self._stop = max(self._stop, stop)
+        if stop > self._stop:  # no call between: another thread would come in there, and its later state be overwritten
+            self._stop = stop
 
     def _turn_was_stopped(self) -> None:
         self.deadlines.disarm("stop", "")

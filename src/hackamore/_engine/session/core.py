@@ -309,7 +309,8 @@ class SessionCore(Generic[A]):
         self._move_stop(Stop.ABANDONED if abandon else Stop.ASKED)
 
     def _move_stop(self, stop: Stop) -> None:
-        if stop > self._stop:  # no call between: another thread would come in there, and its later state be overwritten
+        # Without a call between: there another thread could come in, and its later state would be overwritten.
+        if stop > self._stop:  # noqa: PLR1730
             self._stop = stop
 
     def _turn_was_stopped(self) -> None:

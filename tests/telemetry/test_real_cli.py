@@ -168,7 +168,9 @@ def test_a_killed_cli_leaves_no_open_span(real_cli: RealCLI, collected: Collecte
     import os
     import signal
 
-    played = Script().user("go").calls("Bash", {"command": "sleep 60"}).interrupted()
+    played = (
+        Script().user("go").calls("Bash", {"command": "true; sleep 60"}).interrupted()
+    )  # a bare `sleep 60` is refused at once
     with played.model() as model:
         options = agent(real_cli, collected, real_cli.env(model), telemetry=collected.telemetry())
         with hackamore.sync.Session(options) as session:

@@ -14,7 +14,7 @@ from typing import Any
 import anyio
 import pytest
 
-from hackamore.transcripts.stores import SQLiteStore
+from hackamore.transcripts.stores import RedisStore, SQLiteStore
 from tests.support.patience import patience
 from tests.support.seeds import seeded
 from tests.support.servers import Postgres, Redis, Server
@@ -86,6 +86,42 @@ def test_a_server_that_is_killed(making: Callable[[str], Make], kind: str, reque
         server.start()
     acknowledged = check(anyio.run(make().load, KEY), acknowledged)
     assert acknowledged >= ROUNDS
+
+
+@pytest.mark.parametrize("where", ["HSET", "ZADD", "EXEC"])
+@pytest.mark.parametrize("late", [False, True])
+def test_a_server_that_dies_while_it_writes_its_file_keeps_an_append_whole(
+    redis_server: Redis, where: str, late: bool
+) -> None:
+    """Redis 7.0.15 cuts the last command off and leaves the beginning of its transaction, to which the next one is added."""
+    prefix = f"cut{where}{late}"
+
+    def new() -> Any:
+        return RedisStore(redis_server.url, prefix=prefix)
+
+    def again() -> None:
+        redis_server.kill()
+        redis_server.start()
+
+    for number in range(2):
+        anyio.run(new().append, KEY, batch(number))
+    redis_server.kill()
+    (file,) = redis_server.folder.glob("appendonlydir/*.incr.aof")
+    written = file.read_bytes()
+    cut = written.index(f"\r\n{where}\r\n".encode(), written.rindex(b"\r\nMULTI\r\n")) + (
+        1_000 if where == "HSET" else 3
+    )
+    with file.open("r+b") as opened:
+        opened.truncate(cut)
+    redis_server.start()
+    assert check(anyio.run(new().load, KEY), 1) == 1
+    if late:
+        anyio.run(new().append, {**KEY, "session_id": "22222222-2222-4333-8444-555555555555"}, batch(0))
+        again()
+    anyio.run(new().append, KEY, batch(1))
+    for _ in range(2):
+        again()
+        assert check(anyio.run(new().load, KEY), 2) == 2
 
 
 WRITER = """

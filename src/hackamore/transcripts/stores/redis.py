@@ -19,30 +19,47 @@ _decode = msgspec.json.Decoder().decode
 _PAGE = 1_000
 
 _APPEND = """
-local state = redis.call('HMGET', KEYS[1], 'position', 'digest')
-local position, digest = tonumber(state[1] or '0') or 0, state[2] or ''
+local state = redis.call('HMGET', KEYS[1], 'position', 'digest', 'count')
+local position, digest, count = tonumber(state[1] or '0') or 0, state[2] or '', tonumber(state[3] or '0')
 local expected, talks, new_digest = tonumber(ARGV[1]), ARGV[2] == '1', ARGV[3]
 if talks and digest == new_digest then return position end
 if talks and expected >= 0 and expected ~= position then return -1 end
+local fields, known, number = {}, {}, count
 for index = 8, #ARGV, 2 do
     local uuid, entry = ARGV[index], ARGV[index + 1]
-    if uuid == '' or redis.call('SADD', KEYS[3], uuid) == 1 then redis.call('RPUSH', KEYS[2], entry) end
+    local before = uuid ~= '' and (known[uuid] or redis.call('HGET', KEYS[1], 'uuid:' .. uuid))
+    if not before or tonumber(before) >= count and not known[uuid] then
+        if uuid ~= '' then
+            known[uuid] = number
+            table.insert(fields, 'uuid:' .. uuid)
+            table.insert(fields, number)
+        end
+        table.insert(fields, number)
+        table.insert(fields, entry)
+        number = number + 1
+        if #fields > 4000 then
+            redis.call('HSET', KEYS[1], unpack(fields))
+            fields = {}
+        end
+    end
 end
 if talks then
-    position = position + 1
-    redis.call('HSET', KEYS[1], 'digest', new_digest)
+    position, digest = position + 1, new_digest
 end
-redis.call('HSET', KEYS[1], 'position', position)
+redis.call('HSET', KEYS[1], 'position', position, 'digest', digest, 'count', number, unpack(fields))
 if ARGV[7] == '' then
-    redis.call('ZADD', KEYS[4], 'GT', ARGV[4], ARGV[5])
-    redis.call('ZADD', KEYS[5], 'GT', ARGV[4], ARGV[6])
+    redis.call('ZADD', KEYS[2], 'GT', ARGV[4], ARGV[5])
+    redis.call('ZADD', KEYS[3], 'GT', ARGV[4], ARGV[6])
 else
-    redis.call('SADD', KEYS[6], ARGV[7])
+    redis.call('SADD', KEYS[4], ARGV[7])
 end
 return position
 """
-"""KEYS: state, entries, uuids, sessions of the project, projects of the session, parts of the session.
-ARGV: expected position or -1, talks, digest, time, session, project, part, then uuid and entry of each entry."""
+"""KEYS: the transcript, sessions of the project, projects of the session, parts of the session.
+ARGV: expected position or -1, talks, digest, time, session, project, part, then uuid and entry of each entry.
+
+A server that dies while it writes the script to its file (Redis 7.0.15) leaves a beginning of it there, and after one more start it runs
+that beginning with what was written next. So each entry stands under its number, and counts when the last command has said so."""
 
 
 class RedisStore(Adapter):
@@ -116,7 +133,7 @@ class RedisStore(Adapter):
         batch = Batch(entries)
         project, session, part = place
         keys = [
-            *(self._key(kind, *place) for kind in ("state", "entries", "uuids")),
+            self._key("transcript", *place),
             self._key("sessions", project),
             self._key("projects", session),
             self._key("parts", project, session),
@@ -139,14 +156,12 @@ class RedisStore(Adapter):
             self._positions.saw(place, position)
 
     def _load(self, place: Place) -> list[Any] | None:
-        # The position first: entries that come meanwhile are more than it says, and then the next append is refused.
-        position = self._client.hget(self._key("state", *place), "position")
+        key = self._key("transcript", *place)
+        position, count = self._client.hmget(key, "position", "count")
         entries: list[Any] = []
-        while True:
-            page = self._client.lrange(self._key("entries", *place), len(entries), len(entries) + _PAGE - 1)
-            entries += [_decode(entry) for entry in page]
-            if len(page) < _PAGE:
-                break
+        for first in range(0, int(count or 0), _PAGE):
+            page = self._client.hmget(key, range(first, min(first + _PAGE, int(count))))
+            entries += [_decode(entry) for entry in page if entry is not None]  # None: deleted meanwhile
         self._positions.saw(place, int(position or 0))
         return entries if position is not None else None
 
@@ -155,7 +170,7 @@ class RedisStore(Adapter):
         parts = [part] if part else ["", *self._parts(project, session)]
         with self._client.pipeline(transaction=True) as pipeline:
             for each in parts:
-                pipeline.delete(*(self._key(kind, project, session, each) for kind in ("state", "entries", "uuids")))
+                pipeline.delete(self._key("transcript", project, session, each))
             if part:
                 pipeline.srem(self._key("parts", project, session), part)
             else:

@@ -69,7 +69,7 @@ class Asked:
                 core.connection.exchanges,
                 core.deadlines,
                 silence.answered,
-                core.warn,
+                core.warnings.add,
                 reach,
                 core.post,
                 core.log,
@@ -83,7 +83,7 @@ class Asked:
         return Job(CallbackCall(request_id, kind, name), Callee(name), state, **more)
 
     def codes(self) -> list[str]:
-        return [warning.code for warning in self.core.warnings]
+        return [warning.code for warning in self.core.warnings.kept]
 
 
 def test_jobs_beyond_the_limit_wait_in_order_and_one_warning_says_so() -> None:
@@ -92,7 +92,7 @@ def test_jobs_beyond_the_limit_wait_in_order_and_one_warning_says_so() -> None:
         asked.hook(name)
     (first,) = asked.started()
     assert first.about.id == "r0"
-    (warning,) = asked.core.warnings
+    (warning,) = asked.core.warnings.kept
     assert warning.code == "CALLBACK_QUEUE_FULL"
     assert warning.context == {"kind": "hook", "limit": 1}
     assert "1 callbacks of the kind `hook` run already" in warning.message
@@ -146,7 +146,7 @@ def test_a_callback_that_raises_is_answered_safely_and_named() -> None:
     (answer,) = asked.answers()
     assert answer["subtype"] == "success"
     assert "bad" not in json.dumps(answer)
-    (warning,) = asked.core.warnings
+    (warning,) = asked.core.warnings.kept
     assert warning.code == "CALLBACK_FAILED"
     assert warning.context["kind"] == "hook"
     assert "guard" in str(warning.context["callback"])
@@ -159,7 +159,7 @@ def test_an_outcome_that_cannot_be_sent_is_a_failure_with_its_place() -> None:
     (job,) = asked.started()
     name = job.callee.name
     asked.core.callbacks.finish(job, "not an output", None)
-    (warning,) = asked.core.warnings
+    (warning,) = asked.core.warnings.kept
     assert warning.code == "CALLBACK_FAILED"
     assert (warning.context["kind"], warning.context["callback"]) == ("hook", name)
     reason = str(warning.context["reason"])
@@ -178,7 +178,7 @@ def test_a_timeout_says_how_long_and_answers() -> None:
     asked.core.expire(13.9, b"")
     assert asked.codes() == []
     asked.core.expire(14.0, b"")
-    (warning,) = asked.core.warnings
+    (warning,) = asked.core.warnings.kept
     assert warning.code == "CALLBACK_TIMED_OUT"
     assert warning.context == {"kind": "hook", "callback": job.callee.name, "seconds": 4.0}
     assert warning.message == f"{job.callee.name} did not answer within 4 s."
@@ -406,7 +406,7 @@ def test_a_question_reaches_its_callback_and_the_outcome_its_asker(
     it.core.expire(9.0, b"")
     (given,) = it.answers()
     assert refusal.items() <= given["response"].items()
-    (warning,) = it.core.warnings
+    (warning,) = it.core.warnings.kept
     assert (warning.code, warning.context["callback"]) == ("CALLBACK_TIMED_OUT", job.callee.name)
 
     it = Questioned(**{option: decide})
@@ -506,7 +506,7 @@ def test_each_kind_of_callback_has_room_of_its_own() -> None:
         jobs.open(asked.job(f"j{number}", kind))
     assert [job.about.id for job in jobs.take()] == ["j0", "j1", "j3", "j4", "j5"]
     assert asked.codes() == ["CALLBACK_QUEUE_FULL"]
-    assert asked.core.warnings[0].context == {"kind": "hook", "limit": 2}
+    assert asked.core.warnings.kept[0].context == {"kind": "hook", "limit": 2}
 
 
 def test_a_timeout_counts_while_a_callback_waits_for_its_turn() -> None:
@@ -554,7 +554,7 @@ def test_an_outcome_that_ends_the_program_is_a_failure(caplog: pytest.LogCapture
     jobs.open(job)
     jobs.finish(job, Unprintable(), None)
     assert job.state.over
-    (warning,) = asked.core.warnings
+    (warning,) = asked.core.warnings.kept
     assert (warning.code, warning.context["reason"]) == ("CALLBACK_FAILED", "the callback: 3")
     assert "the answer of a callback could not be made" in caplog.messages
 
@@ -575,7 +575,7 @@ def test_a_permission_request_for_no_tool_is_denied_with_a_warning(caplog: pytes
     (given,) = it.answers()
     reason = "PermissionRequestError: The permission request names no tool."
     assert given["response"] == {"behavior": "deny", "message": reason}
-    (warning,) = it.core.warnings
+    (warning,) = it.core.warnings.kept
     assert warning.code == "CALLBACK_FAILED"
     assert warning.message == reason
     assert warning.context == {"kind": "permission", "callback": "`can_use_tool` (print)", "reason": reason}
@@ -590,7 +590,7 @@ def test_long_texts_of_callbacks_are_cut(caplog: pytest.LogCaptureFixture) -> No
         job = asked.job(f"r{number}", kind, "n")
         jobs.open(job)
         jobs.crash(job, "x" * 3_000)
-    for warning in asked.core.warnings:
+    for warning in asked.core.warnings.kept:
         assert warning.message == f"[... 2500 characters left out] {'x' * 500}."
     job = asked.job("r9", "hook", "n")
     jobs.open(job)

@@ -34,7 +34,7 @@ def asked(callback: Callable[..., Any] = lambda asked, context: None) -> Session
 
 
 def codes(core: SessionCore[Readers]) -> list[str]:
-    return [warning.code for warning in core.warnings]
+    return [warning.code for warning in core.warnings.kept]
 
 
 @pytest.mark.parametrize("request_id", ["r0", "never asked"])

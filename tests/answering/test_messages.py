@@ -149,7 +149,7 @@ def test_a_call_of_a_tool_becomes_a_job_with_its_name_timeout_and_answers() -> N
     assert answers["r2"]["id"] == 4
     assert contexts[1].cancelled
     assert job.state.cancelled
-    assert not served.core.warnings
+    assert not served.core.warnings.kept
 
 
 def test_a_tool_that_times_out_or_raises_is_answered_as_a_tool() -> None:
@@ -169,8 +169,8 @@ def test_a_tool_that_times_out_or_raises_is_answered_as_a_tool() -> None:
     served.finish(job, None, LookupError("nothing there"))
     (answer,) = served.answers().values()
     assert answer["result"]["isError"]
-    assert [warning.code for warning in served.core.warnings] == ["CALLBACK_TIMED_OUT", "CALLBACK_FAILED"]
-    assert served.core.warnings[-1].context["reason"] == "tool `shop.price` raised LookupError: nothing there"
+    assert [warning.code for warning in served.core.warnings.kept] == ["CALLBACK_TIMED_OUT", "CALLBACK_FAILED"]
+    assert served.core.warnings.kept[-1].context["reason"] == "tool `shop.price` raised LookupError: nothing there"
 
 
 def test_what_a_tool_reports_is_sent_until_its_call_is_over() -> None:
@@ -414,11 +414,11 @@ def test_a_connection_that_was_replaced_ends_without_a_warning() -> None:
     served, first, entry = connected()
     (second,) = served.call("shop", "initialize", 3)
     served.finish(first, None, LookupError("late"))
-    assert not served.core.warnings
+    assert not served.core.warnings.kept
     assert entry.crashed is None
     served.core.connection.fail(SessionClosedError(expected=False, reason="lost"))
     served.core.callbacks.finish(second, None, LookupError("late"))
-    assert not served.core.warnings
+    assert not served.core.warnings.kept
 
 
 def test_long_names_and_reasons_of_servers_are_cut() -> None:
@@ -426,7 +426,7 @@ def test_long_names_and_reasons_of_servers_are_cut() -> None:
     served = Served(**{name: Server("shop")})
     (job,) = served.call(name, "initialize", 0)
     served.finish(job, None, LookupError("x" * 2_000))
-    (warning,) = served.core.warnings
+    (warning,) = served.core.warnings.kept
     assert warning.message == (
         f"MCP server `[... 100 characters left out] {'s' * 200}` has ended: [... 1513 characters left out] {'x' * 500}."
     )
@@ -445,7 +445,7 @@ def test_a_server_object_that_ends_answers_everything_and_is_warned_about_once(
     problem = LookupError("a hole.")
     served.finish(job, None, problem)
     assert waker.times == 1
-    (warning,) = served.core.warnings
+    (warning,) = served.core.warnings.kept
     assert warning.code == "CALLBACK_FAILED"
     assert warning.message == "MCP server `shop` has ended: LookupError: a hole."
     assert warning.context == {"kind": "mcp", "callback": "shop", "reason": "LookupError: a hole."}
@@ -463,7 +463,7 @@ def test_a_server_object_that_ends_answers_everything_and_is_warned_about_once(
     (again,) = served.call("shop", "initialize", 3)
     served.answers()
     served.finish(again, None)
-    assert served.core.warnings[-1].context["reason"] == "it ended by itself"
+    assert served.core.warnings.kept[-1].context["reason"] == "it ended by itself"
     assert not served.core.callbacks.mcp.objects.wake_when_ended(waker)
 
 
@@ -474,7 +474,7 @@ def test_the_end_of_a_session_ends_its_server_objects() -> None:
     assert run.closing
     assert entry.run is None
     served.finish(job, None)
-    assert not served.core.warnings
+    assert not served.core.warnings.kept
     run.received({"method": "notifications/tools/list_changed"})
     assert served.frames() == []
 

@@ -199,7 +199,7 @@ def test_a_session_tells_its_observers_what_happens() -> None:
         {"type": "command_lifecycle", "command_uuid": turn.id, "state": "started"}, {**TEXT, "session_id": "s"}
     )
     assert observer.subject.session_id == "s"
-    answer = core.ask("mcp_status", {}, "servers", None, session.now)
+    answer = core.requests.ask("mcp_status", {}, "servers", None, session.now)
     core.connection.expire(answer.request_id, 1.0)
     core.pump(session.now)
     session.take({"type": "control_request", "request_id": "r1", "request": {**HOOK, "tool_use_id": "u"}})
@@ -282,7 +282,7 @@ def test_a_prompt_that_cannot_be_sent_is_a_failed_turn() -> None:
     first, second = notes.heard[-2:]
     assert first[0] == "prompt_sending"
     assert second == ("turn_changed", first[1], "failed", None)
-    session.core.begin_stop(session.now)
+    session.core.stop.begin(session.now)
     with pytest.raises(HackamoreError):
         session.core.send("late", None, session.now)
     assert notes.names().count("prompt_sending") == 1
@@ -291,7 +291,7 @@ def test_a_prompt_that_cannot_be_sent_is_a_failed_turn() -> None:
 def test_an_observer_may_warn_and_end_a_turn_of_a_session() -> None:
     session, _, observer = watched(timeouts=dict.fromkeys(TURN_KINDS, 50.0))
     observer.subject.warn("SLOW_CONSUMER", "look", fact=1)
-    (warning,) = session.core.warnings
+    (warning,) = session.core.warnings.kept
     assert (warning.code, warning.message, warning.context) == ("SLOW_CONSUMER", "look", {"fact": 1})
     turn, other = session.send(), session.send()
     session.take({"type": "command_lifecycle", "command_uuid": turn.id, "state": "started"}, RUNNING)
@@ -317,7 +317,7 @@ def test_an_observer_ends_work_that_no_prompt_started() -> None:
     kinds = {"a": "local_agent", "b": "local_bash", "c": "remote_agent"}
     tasks = [{"task_id": name, "task_type": kind} for name, kind in kinds.items()]
     session.take({"type": "system", "subtype": "background_tasks_changed", "tasks": tasks})
-    asked = session.core.ask("mcp_status", {}, "mcp_status", None, session.now)  # the limit is reached
+    asked = session.core.requests.ask("mcp_status", {}, "mcp_status", None, session.now)  # the limit is reached
     session.core.connection.data_to_send()
     observer.subject.end_turn(None, TurnTimeoutError("turn", 1.0))
     interrupt, *stops = written(session)
@@ -335,7 +335,7 @@ def test_the_interrupt_of_a_stop_is_not_an_operation_of_the_user() -> None:
     turn = session.send()
     session.take({"type": "command_lifecycle", "command_uuid": turn.id, "state": "started"}, RUNNING)
     session.core.connection.data_to_send()
-    session.core.begin_stop(session.now)
+    session.core.stop.begin(session.now)
     (interrupt,) = written(session)
     session.take({"type": "control_response", "response": {"subtype": "success", "request_id": interrupt["id"]}})
     assert "request_ended" not in notes.names()
@@ -347,7 +347,7 @@ def test_nothing_is_ended_in_a_session_that_ends(how: str) -> None:
     if how == "over":
         session.core.lost("gone", session.now)
     else:
-        session.core.ask_stop()
+        session.core.stop.ask()
     session.core.connection.data_to_send()
     observer.subject.end_turn(None, TurnTimeoutError("turn", 1.0))
     assert session.core.connection.data_to_send() == b""

@@ -54,8 +54,9 @@ from hackamore._engine.session.events import (
     TurnStarted,
     WarningRaised,
 )
-from hackamore._engine.session.readers import Answer, Inbox, Progress, Readers, TurnBase, size_of
+from hackamore._engine.session.readers import Inbox, Progress, Readers, TurnBase, size_of
 from hackamore._engine.session.steering import SteeredQuery
+from hackamore._engine.session.users import Answer
 from hackamore.runtime.flags import Flag
 from tests.session.test_deadlines import HOOK, IDLE, RESULT, RUNNING, TASK_ENDED, TEXT, Clocked
 
@@ -157,26 +158,26 @@ def test_an_error_of_the_driver_ends_the_session_with_its_reason(caplog: pytest.
 def test_rewinding_needs_checkpoints_and_has_its_own_timeout() -> None:
     session = Clocked(timeouts={"control": 7.0, "rewind": 9.0})
     with pytest.raises(CheckpointingNotEnabledError):
-        session.core.ask("rewind_files", {"user_message_id": "u"}, "rewind_files", None, session.now)
+        session.core.requests.ask("rewind_files", {"user_message_id": "u"}, "rewind_files", None, session.now)
     session = Clocked(enable_file_checkpointing=True, timeouts={"control": 7.0, "rewind": 9.0})
     core = session.core
-    rewind = core.ask("rewind_files", {"user_message_id": "u"}, "rewind_files", None, session.now)
-    status = core.ask("mcp_status", {}, "mcp_status", None, session.now)
-    chosen = core.ask("mcp_status", {}, "mcp_status", 3.0, session.now)
-    assert [core.deadline_of(answer) for answer in (rewind, status, chosen)] == [9.0, 7.0, 3.0]
+    rewind = core.requests.ask("rewind_files", {"user_message_id": "u"}, "rewind_files", None, session.now)
+    status = core.requests.ask("mcp_status", {}, "mcp_status", None, session.now)
+    chosen = core.requests.ask("mcp_status", {}, "mcp_status", 3.0, session.now)
+    assert [core.requests.deadline_of(answer) for answer in (rewind, status, chosen)] == [9.0, 7.0, 3.0]
 
 
 def test_an_operation_ends_by_its_answer_its_timeout_or_its_caller() -> None:
     session = Clocked(timeouts={"control": 7.0})
     core = session.core
-    answered, late, dropped = (core.ask("mcp_status", {}, "mcp_status", None, session.now) for _ in range(3))
+    answered, late, dropped = (core.requests.ask("mcp_status", {}, "mcp_status", None, session.now) for _ in range(3))
     response = {"subtype": "success", "request_id": answered.request_id, "response": {"mcpServers": []}}
     session.take({"type": "control_response", "response": response})
     assert answered.flag.is_set
     assert answered.error is None
-    assert core.deadline_of(answered) is None
-    core.give_up(dropped)
-    assert core.deadline_of(dropped) is None
+    assert core.requests.deadline_of(answered) is None
+    core.requests.give_up(dropped)
+    assert core.requests.deadline_of(dropped) is None
     session.pass_by(6.9)
     assert not late.flag.is_set
     session.pass_by(0.2)
@@ -189,7 +190,7 @@ def test_an_operation_ends_by_its_answer_its_timeout_or_its_caller() -> None:
 
 def test_operations_fail_when_the_session_ends() -> None:
     session = Clocked()
-    answer = session.core.ask("mcp_status", {}, "mcp_status", None, session.now)
+    answer = session.core.requests.ask("mcp_status", {}, "mcp_status", None, session.now)
     session.core.lost("the loop is gone", session.now)
     assert answer.flag.is_set
     with pytest.raises(SessionClosedError, match="the loop is gone"):
@@ -206,16 +207,16 @@ def test_warnings_are_kept_told_once_and_logged(caplog: pytest.LogCaptureFixture
     session, _, events = listening(on_warning=told.append)
     core = session.core
     before = StreamWarning("SLOW_CONSUMER", "before", {})
-    assert not core.has_warnings
-    core.warn_before_start(before)
-    core.warn("INCOMPLETE_LAST_LINE", "later", line=b"x")
-    assert core.has_warnings
+    assert not core.warnings.waiting
+    core.warnings.add_before_start(before)
+    core.warnings.add("INCOMPLETE_LAST_LINE", "later", line=b"x")
+    assert core.warnings.waiting
     assert core.needs_driver
     assert not told
-    core.deliver_warnings()
-    assert not core.has_warnings
+    core.warnings.deliver()
+    assert not core.warnings.waiting
     assert not core.needs_driver
-    assert [*core.warnings] == told
+    assert [*core.warnings.kept] == told
     assert [(warning.code, warning.message, warning.context) for warning in told] == [
         ("SLOW_CONSUMER", "before", {}),
         ("INCOMPLETE_LAST_LINE", "later", {"line": b"x"}),
@@ -234,14 +235,14 @@ def test_on_warning_that_raises_is_one_more_warning(caplog: pytest.LogCaptureFix
 
     session = Clocked(on_warning=broken)
     session.take({**TEXT, "session_id": "s"})
-    session.core.warn("INCOMPLETE_LAST_LINE", "w")
-    session.core.deliver_warnings()
-    first, second = session.core.warnings
+    session.core.warnings.add("INCOMPLETE_LAST_LINE", "w")
+    session.core.warnings.deliver()
+    first, second = session.core.warnings.kept
     assert (first.code, second.code) == ("INCOMPLETE_LAST_LINE", "CALLBACK_FAILED")
     assert (second.context["kind"], second.context["callback"]) == ("on_warning", "`on_warning`")
     assert "ValueError" in str(second)
     assert {getattr(record, "session_id", "missing") for record in caplog.records} == {"s"}
-    assert not session.core.has_warnings
+    assert not session.core.warnings.waiting
 
 
 # -- the end -----------------------------------------------------------------------------------------------------------
@@ -276,7 +277,7 @@ def test_a_broken_input_counts_once_and_not_while_stopping() -> None:
     session.pass_by(2.1)
     assert session.core.connection.state.over
     stopping = Clocked()
-    stopping.core.ask_stop()
+    stopping.core.stop.ask()
     stopping.core.input_broke(stopping.now)
     stopping.pass_by(10)
     assert not stopping.core.connection.state.over
@@ -285,18 +286,18 @@ def test_a_broken_input_counts_once_and_not_while_stopping() -> None:
 def test_a_stop_of_an_idle_session_may_end_immediately() -> None:
     session = Clocked()
     core = session.core
-    assert not core.may_end
-    assert not core.stop_asked
-    core.ask_stop()
-    assert core.stop_asked
+    assert not core.stop.may_end
+    assert not core.stop.asked
+    core.stop.ask()
+    assert core.stop.asked
     assert core.needs_driver
-    assert not core.abandoned
-    core.begin_stop(session.now)
+    assert not core.stop.abandoned
+    core.stop.begin(session.now)
     assert core.connection.state.lifecycle is SessionState.STOPPING
-    assert core.may_end
+    assert core.stop.may_end
     assert not core.turn_open
-    assert core.stop_seconds == 2.0
-    assert not core.closes_input
+    assert core.stop.seconds == 2.0
+    assert not core.stop.closes_input
 
 
 def test_a_stop_interrupts_an_open_turn_and_waits_two_seconds() -> None:
@@ -305,27 +306,27 @@ def test_a_stop_interrupts_an_open_turn_and_waits_two_seconds() -> None:
     turn = core.send("hi", None, session.now)
     session.take(started(turn.id), RUNNING)
     core.connection.data_to_send()
-    core.begin_stop(session.now)
-    core.begin_stop(session.now)
+    core.stop.begin(session.now)
+    core.stop.begin(session.now)
     assert core.connection.data_to_send().count(b'"subtype":"interrupt"') == 1
     assert core.turn_open
     session.pass_by(1.9)
-    assert not core.may_end
+    assert not core.stop.may_end
     session.pass_by(0.2)
-    assert core.may_end
+    assert core.stop.may_end
 
 
 def test_an_abandoned_session_stays_abandoned_and_writes_nothing() -> None:
     session = Clocked()
     core = session.core
     core.send("hi", None, session.now)
-    core.ask_stop(abandon=True)
-    core.ask_stop()
-    assert core.abandoned
-    assert core.may_end
+    core.stop.ask(abandon=True)
+    core.stop.ask()
+    assert core.stop.abandoned
+    assert core.stop.may_end
     assert core.turn_open
     core.connection.data_to_send()
-    core.begin_stop(session.now)
+    core.stop.begin(session.now)
     assert b"interrupt" not in core.connection.data_to_send()
 
 
@@ -351,7 +352,7 @@ def test_an_exit_with_an_error_is_a_crash_unless_the_result_was_one(
     assert session.core.ends_well(code) is not crash
     session.send()
     assert session.core.crashed(code)
-    session.core.ask_stop()
+    session.core.stop.ask()
     assert session.core.ends_well(code)
     session.core.lost("gone", session.now)
     assert not session.core.ends_well(code)
@@ -366,7 +367,7 @@ def test_the_last_event_has_the_ending_and_the_exit_code(stop: bool, code: int, 
     waiter = Woken()
     core.settled.waiters.append(waiter)
     if stop:
-        core.begin_stop(session.now)
+        core.stop.begin(session.now)
     core.process_gone(code, b"")
     core.pump(session.now)
     (last,) = [event for event in events.items if not isinstance(event, WarningRaised)]
@@ -390,10 +391,10 @@ def test_a_cli_that_stays_after_its_input_was_closed_is_stopped_with_a_warning()
     session.take(TASKS)
     core.input_closed(session.now)
     session.pass_by(3.9)
-    assert not core.stop_asked
+    assert not core.stop.asked
     session.pass_by(0.2)
-    assert core.stop_asked
-    (warning,) = core.warnings
+    assert core.stop.asked
+    (warning,) = core.warnings.kept
     assert warning.code == "CLI_DID_NOT_EXIT"
     assert warning.context == {"seconds": 4.0, "background_tasks": ["t"]}
 
@@ -486,7 +487,7 @@ def test_unread_messages_warn_at_half_of_the_limit_and_fail_beyond_it() -> None:
     core = session.core
 
     def codes() -> list[str]:
-        return [warning.code for warning in core.warnings]
+        return [warning.code for warning in core.warnings.kept]
 
     session.take(line)
     size = messages.size
@@ -495,7 +496,7 @@ def test_unread_messages_warn_at_half_of_the_limit_and_fail_beyond_it() -> None:
     assert codes() == []
     session.take(line)
     assert codes() == ["SLOW_CONSUMER"]
-    (warning,) = core.warnings
+    (warning,) = core.warnings.kept
     assert warning.context["limit"] == 10_000
     assert 5 * size <= warning.context["buffered"] < 6 * size
     session.take(line)
@@ -522,9 +523,9 @@ def test_half_of_the_limit_and_the_limit_itself_are_allowed() -> None:
     session, messages = Clocked(limits=Limits(buffered_bytes=4 * size, line_bytes=2 * size)), Inbox()
     session.core.audience.add(messages, events=False)
     session.take(line, line)
-    assert not session.core.warnings
+    assert not session.core.warnings.kept
     session.take(line)
-    (warning,) = session.core.warnings
+    (warning,) = session.core.warnings.kept
     assert warning.message == (
         f"{3 * size:,} bytes of unread messages and open requests are held; at {4 * size:,} the session fails."
     )
@@ -534,7 +535,7 @@ def test_half_of_the_limit_and_the_limit_itself_are_allowed() -> None:
         messages.take()
     session.take(line)  # a quarter is not less than a quarter: this is the same time of slowness
     session.take(line, line)
-    assert len(session.core.warnings) == 1
+    assert len(session.core.warnings.kept) == 1
     session.take(line, line)
     error = session.core.connection.state.terminal_error
     assert isinstance(error, SlowConsumerError)
@@ -549,7 +550,7 @@ def test_half_of_the_limit_is_allowed_to_a_reader_that_has_read_some() -> None:
     messages.take()
     session.take(line)
     assert messages.size == 2 * size
-    assert not session.core.warnings
+    assert not session.core.warnings.kept
 
 
 def test_a_reader_that_was_slow_and_reads_everything_later_is_warned_about_again() -> None:
@@ -563,9 +564,9 @@ def test_a_reader_that_was_slow_and_reads_everything_later_is_warned_about_again
     while messages.take() is not None:
         pass
     session.take(line)
-    assert len(session.core.warnings) == 1
+    assert len(session.core.warnings.kept) == 1
     session.take(*[line] * 4)
-    assert len(session.core.warnings) == 2
+    assert len(session.core.warnings.kept) == 2
 
 
 def test_unread_messages_of_turns_count_as_well() -> None:
@@ -575,7 +576,7 @@ def test_unread_messages_of_turns_count_as_well() -> None:
     turn = session.send()
     session.take(started(turn.id))
     session.take(line, line, line)
-    assert [warning.code for warning in session.core.warnings] == ["SLOW_CONSUMER"]
+    assert [warning.code for warning in session.core.warnings.kept] == ["SLOW_CONSUMER"]
     session.take(line, line)
     assert isinstance(session.core.connection.state.terminal_error, SlowConsumerError)
 
@@ -604,7 +605,7 @@ def test_what_unread_turns_hold_is_not_counted_again() -> None:
     before = calls_for_a_turn()
     unread(30)
     assert calls_for_a_turn() < before + 20  # a collection of garbage may call something
-    (warning,) = session.core.warnings
+    (warning,) = session.core.warnings.kept
     assert warning.context["buffered"] == 51_000
     turns.clear()  # what nobody has any more does not count
     unread(100)
@@ -620,9 +621,9 @@ def test_unread_messages_count_for_each_of_their_readers() -> None:
     second = Inbox()
     session.core.audience.add(second, events=False)
     session.take(line, line)
-    assert not session.core.warnings
+    assert not session.core.warnings.kept
     session.take(line)
-    (warning,) = session.core.warnings
+    (warning,) = session.core.warnings.kept
     assert warning.context["buffered"] == first.size + second.size == 6 * size
 
 
@@ -634,7 +635,7 @@ def test_unread_events_count_for_each_cursor() -> None:
             session.core.audience.add(inbox, events=True)
         for count in range(1, 100):
             session.take(RUNNING if count % 2 else IDLE)
-            if session.core.warnings:
+            if session.core.warnings.kept:
                 return count
         return 0
 
@@ -677,7 +678,7 @@ def test_the_log_says_what_happened_and_nothing_of_its_content(caplog: pytest.Lo
     caplog.set_level(logging.DEBUG, "hackamore")
     session = Clocked(hooks={"PreToolUse": [HookMatcher(hooks=[lambda *_: None])]})
     turn = session.core.send("a secret", None, session.now)
-    session.core.ask("mcp_status", {}, "mcp_status", None, session.now)
+    session.core.requests.ask("mcp_status", {}, "mcp_status", None, session.now)
     session.take(
         started(turn.id),
         RUNNING,
@@ -731,12 +732,12 @@ def test_a_hook_has_the_timeout_of_hooks_and_is_answered_when_it_passes() -> Non
     assert session.core.connection.data_to_send() == b""
     session.pass_by(0.2)
     assert b'"request_id":"r9"' in session.core.connection.data_to_send()
-    assert [warning.code for warning in session.core.warnings] == ["CALLBACK_TIMED_OUT"]
+    assert [warning.code for warning in session.core.warnings.kept] == ["CALLBACK_TIMED_OUT"]
 
 
 def test_an_operation_that_times_out_names_itself() -> None:
     session = Clocked()
-    answer = session.core.ask("mcp_status", {}, "servers", 2.0, session.now)
+    answer = session.core.requests.ask("mcp_status", {}, "servers", 2.0, session.now)
     session.pass_by(2.0)
     assert isinstance(answer.error, ControlTimeoutError)
     assert "servers" in str(answer.error)
@@ -770,7 +771,7 @@ def test_a_line_that_ends_in_the_middle_is_a_warning_of_the_session() -> None:
     session.core.pump(session.now)
     (warning,) = [event.warning for event in events.items if isinstance(event, WarningRaised)]
     assert (warning.code, warning.context) == ("INCOMPLETE_LAST_LINE", {"line": b'{"type":'})
-    assert [*session.core.warnings] == [warning]
+    assert [*session.core.warnings.kept] == [warning]
 
 
 def test_reading_a_turn_keeps_its_messages_again() -> None:
@@ -785,7 +786,7 @@ def test_reading_a_turn_keeps_its_messages_again() -> None:
 def test_an_answered_operation_is_logged_without_an_error(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "hackamore")
     session = Clocked()
-    answer = session.core.ask("mcp_status", {}, "servers", None, session.now)
+    answer = session.core.requests.ask("mcp_status", {}, "servers", None, session.now)
     response = {"subtype": "success", "request_id": answer.request_id, "response": {"mcpServers": []}}
     session.take({"type": "control_response", "response": response})
     assert f"servers ({answer.request_id}) is over" in caplog.messages
@@ -845,7 +846,7 @@ def test_a_session_that_is_ready_says_so_once_and_starts_no_timeout() -> None:
     core, frame = starting()
     events = Inbox()
     core.audience.add(events, events=True)
-    answer = core.ask("mcp_status", {}, "mcp_status", None, 50.0)
+    answer = core.requests.ask("mcp_status", {}, "mcp_status", None, 50.0)
     assert not core.ready.is_set
     answer_start(core, frame, pid=7)
     assert core.ready.is_set
@@ -886,7 +887,7 @@ def test_a_hook_that_blocks_needs_a_cli_that_honours_it(info: dict[str, Any], st
 
 def test_a_stop_wakes_the_caller_that_waits_for_the_start() -> None:
     core, _ = starting()
-    core.begin_stop(51.0)
+    core.stop.begin(51.0)
     core.pump(51.0)
     assert not core.connection.state.over
     assert core.ready.is_set
@@ -1000,7 +1001,7 @@ def test_a_bad_line_is_logged_as_its_error_says(caplog: pytest.LogCaptureFixture
     (record,) = caplog.records
     assert (record.levelno, record.getMessage()) == (logging.WARNING, str(event.error))
     assert getattr(record, "code", None) == event.error.reason
-    assert not session.core.warnings
+    assert not session.core.warnings.kept
 
 
 def test_a_turn_shows_its_id_and_state() -> None:
@@ -1035,7 +1036,7 @@ def test_a_session_shows_what_its_core_knows() -> None:
     assert shown.server_info is session.core.connection.conversation.server_info
     assert shown.server_info is not None
     assert (shown.exit_code, shown.warnings) == (None, [])
-    session.core.warn("INCOMPLETE_LAST_LINE", "w")
+    session.core.warnings.add("INCOMPLETE_LAST_LINE", "w")
     assert [warning.code for warning in shown.warnings] == ["INCOMPLETE_LAST_LINE"]
     session.core.process_gone(3, b"")
     assert shown.exit_code == 3
@@ -1047,6 +1048,6 @@ def test_a_session_shows_what_its_core_knows() -> None:
 def test_the_last_thousand_warnings_are_kept() -> None:
     session = Clocked()
     for number in range(1_010):
-        session.core.warn("INCOMPLETE_LAST_LINE", str(number))
-    assert len(session.core.warnings) == 1_000
-    assert session.core.warnings[-1].message == "1009"
+        session.core.warnings.add("INCOMPLETE_LAST_LINE", str(number))
+    assert len(session.core.warnings.kept) == 1_000
+    assert session.core.warnings.kept[-1].message == "1009"

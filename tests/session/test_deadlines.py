@@ -116,7 +116,7 @@ def test_keep_alives_do_not_put_off_the_end_of_a_query() -> None:
         session.pass_by(9)
         session.take({"type": "keep_alive"})
     assert [item.code for item in query.take() if isinstance(item, StreamWarning)] == ["CLI_DID_NOT_EXIT"]
-    assert session.core.stop_asked
+    assert session.core.stop.asked
 
 
 @shows("session.deadlines.keep-alives")
@@ -134,7 +134,7 @@ def test_what_is_said_does(said: str, late: float) -> None:
         session.now += late
         session.take(TEXT if said == "messages" else {**RUNNING, "state": ("idle", "running")[number % 2]})
     assert not [item for item in query.take() if isinstance(item, StreamWarning)]
-    assert not session.core.stop_asked
+    assert not session.core.stop.asked
 
 
 INIT = {"type": "system", "subtype": "init", "session_id": "s"}
@@ -160,11 +160,11 @@ def test_what_counts_as_work_that_a_stop_interrupts(frames: list[dict[str, Any]]
     session.core.connection.data_to_send()
     session.take(*frames)
     assert session.core.turn_open is working
-    session.core.begin_stop(session.now)
+    session.core.stop.begin(session.now)
     assert (b'"interrupt"' in session.core.connection.data_to_send()) is working
-    assert session.core.may_end is not working
+    assert session.core.stop.may_end is not working
     session.take(RESULT)
-    assert session.core.may_end
+    assert session.core.stop.may_end
     assert not session.core.turn_open
 
 
@@ -184,8 +184,8 @@ def test_a_stop_gives_work_in_the_background_no_time_to_go_on(ambient: bool) -> 
     session = Clocked()
     task = {"task_id": "t", "task_type": "local_agent", "ambient": ambient}
     session.take(IDLE, {"type": "system", "subtype": "background_tasks_changed", "tasks": [task]})
-    session.core.begin_stop(session.now)
-    assert session.core.may_end
+    session.core.stop.begin(session.now)
+    assert session.core.stop.may_end
     assert session.core.turn_open is not ambient
 
 

@@ -59,7 +59,7 @@ def test_thousands_of_hooks_at_once_cost_as_much_as_one_after_the_other(idle: fl
             answered += core.connection.data_to_send().count(b"control_response")
     assert answered == MANY
     assert turn.state is TurnState.QUEUED
-    assert [warning.code for warning in core.warnings] == ["CALLBACK_QUEUE_FULL"]
+    assert [warning.code for warning in core.warnings.kept] == ["CALLBACK_QUEUE_FULL"]
 
 
 def test_thousands_of_turns_that_are_held_cost_the_next_one_nothing() -> None:
@@ -81,8 +81,8 @@ def test_what_held_turns_have_not_read_is_counted_all_the_same() -> None:
         turn = core.send("hello", None, time.monotonic())
         take(core, {"type": "result", "subtype": "success", "user_message_uuids": [turn.id], "result": "x" * 900})
         held.append(turn)
-    assert [warning.code for warning in core.warnings] == ["SLOW_CONSUMER"]
-    assert core.warnings[0].context["buffered"] in range(5_001, 6_100)
+    assert [warning.code for warning in core.warnings.kept] == ["SLOW_CONSUMER"]
+    assert core.warnings.kept[0].context["buffered"] in range(5_001, 6_100)
     sizes = [turn.inbox.size for turn in held]
     assert sum(sizes[:-1]) <= 10_000 < sum(sizes)
 
@@ -96,7 +96,7 @@ def test_unread_events_count_and_none_is_dropped() -> None:
     while not core.connection.state.over:
         states += 1
         take(core, {"type": "system", "subtype": "session_state_changed", "state": ("running", "idle")[states % 2]})
-    assert [warning.code for warning in core.warnings] == ["SLOW_CONSUMER"]
+    assert [warning.code for warning in core.warnings.kept] == ["SLOW_CONSUMER"]
     events = [cursor.take() for _ in range(len(cursor.items))]
     assert cursor.size == 0
     assert [type(event) for event in events].count(ActivityChanged) == states
@@ -113,7 +113,7 @@ def test_a_cursor_of_events_that_is_read_fills_nothing() -> None:
         take(core, {"type": "system", "subtype": "session_state_changed", "state": ("running", "idle")[number % 2]})
         while cursor.take() is not None:
             pass
-    assert list(core.warnings) == []
+    assert list(core.warnings.kept) == []
 
 
 def price(article: str) -> int:
@@ -162,7 +162,9 @@ def test_open_requests_count_and_too_many_are_an_error_after_a_warning(kind: str
     assert isinstance(error, SlowConsumerError)
     assert error.limit == 300_000 < error.buffered < 306_000
     assert 90 < asked < 120
-    assert [warning.code for warning in core.warnings if warning.code != "CALLBACK_QUEUE_FULL"] == ["SLOW_CONSUMER"]
+    assert [warning.code for warning in core.warnings.kept if warning.code != "CALLBACK_QUEUE_FULL"] == [
+        "SLOW_CONSUMER"
+    ]
     assert core.connection.exchanges.in_flight.size == 0
 
 
@@ -176,7 +178,7 @@ def test_answered_and_cancelled_requests_count_for_nothing(kind: str) -> None:
             core.callback_ended(jobs[0], None, LookupError("a bug of the callback"), time.monotonic())
         else:
             take(core, {"type": "control_cancel_request", "request_id": f"r{number}"})
-    assert {warning.code for warning in core.warnings} == {"CALLBACK_FAILED"}
+    assert {warning.code for warning in core.warnings.kept} == {"CALLBACK_FAILED"}
     assert core.connection.exchanges.in_flight.size == 0
 
 

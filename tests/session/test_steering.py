@@ -60,7 +60,7 @@ def test_bad_lines_are_items_and_too_many_in_a_row_end_it() -> None:
         *["DecodeError"] * 4,
     ]
     assert not steered.session.connection.state.over
-    assert not steered.session.stop_asked
+    assert not steered.session.stop.asked
     assert steered.take(b"last") == []
     assert isinstance(steered.query.core.terminal_error, DecodeErrorLimitError)
     assert steered.query.core.terminal_error.last.line == b"last"
@@ -148,7 +148,7 @@ def test_a_cli_that_stays_after_the_last_answer_is_limited(frames: list[dict[str
         {"seconds": seconds, "background_tasks": ["t"] if frames else []},
     )
     assert steered.query.over
-    assert steered.session.stop_asked
+    assert steered.session.stop.asked
 
 
 # -- prompts -----------------------------------------------------------------------------------------------------------
@@ -225,7 +225,7 @@ def test_an_iterable_that_raises_ends_the_query_and_keeps_what_came() -> None:
 def test_prompts_that_come_after_the_end_change_nothing() -> None:
     steered = Steered(iter(["one", "two"]))
     job = feeder(steered)
-    steered.session.begin_stop(0.0)
+    steered.session.stop.begin(0.0)
     job.call()
     assert sent(steered) == []
     steered.session.connection.receive_eof()
@@ -338,7 +338,7 @@ def test_warnings_are_items_and_events_and_wake_the_reader() -> None:
     events = Inbox()
     steered.query.add(events, events=True)
     wakes = steered.query.more.wakes
-    steered.session.warn("INCOMPLETE_LAST_LINE", "w")
+    steered.session.warnings.add("INCOMPLETE_LAST_LINE", "w")
     assert steered.query.more.wakes > wakes
     assert steered.items() == ["INCOMPLETE_LAST_LINE"]
     (event,) = events.items

@@ -57,7 +57,7 @@ class Stored(Clocked):
 
     @property
     def warnings(self) -> list[str]:
-        return [warning.code for warning in self.core.warnings]
+        return [warning.code for warning in self.core.warnings.kept]
 
 
 def started(turn_id: str) -> dict[str, Any]:
@@ -221,7 +221,7 @@ def test_a_store_that_fails_gives_a_message_a_warning_and_the_result() -> None:
         assert (message.key.project_key, message.key.session_id) == ("-work", "s")
         assert message.key.subpath == "subagents/agent-a"
         assert kinds(inbox).index("system") < kinds(inbox).index("result")
-    (warning,) = session.core.warnings
+    (warning,) = session.core.warnings.kept
     assert (warning.code, warning.context["given_up"]) == ("STORE_FAILED", False)
     assert warning.context["key"] == {"project_key": "-work", "session_id": "s", "subpath": "subagents/agent-a"}
     assert warning.message == (
@@ -239,7 +239,7 @@ def test_a_long_name_of_a_transcript_is_cut_in_the_warning() -> None:
     session = Stored()
     session.take(session.wrote(1, path=SUB.replace("agent-a", "a" * 500)), RESULT)
     session.append(StoreConflictError("s"))
-    (warning,) = session.core.warnings
+    (warning,) = session.core.warnings.kept
     shown = warning.message.partition("entries of ")[2].partition(": ")[0]
     name = f"s (subagents/{'a' * 500})"
     assert shown == f"[... {len(name) - 200} characters left out] {name[-200:]}"
@@ -259,7 +259,7 @@ def test_the_error_of_a_store_is_cut_and_shows_no_password() -> None:
     assert len(kept) == 500
     assert kept.endswith("host/0")
     assert "secret" not in message.error
-    assert "secret" not in session.core.warnings[0].message
+    assert "secret" not in session.core.warnings.kept[0].message
 
 
 def test_a_failure_is_told_to_the_turn_that_runs() -> None:
@@ -296,7 +296,7 @@ def test_two_writers_are_not_tried_again() -> None:
     session.take(session.wrote(2))
     session.core.begin_last_writes(session.now)
     assert session.jobs() == []
-    (warning,) = session.core.warnings
+    (warning,) = session.core.warnings.kept
     assert warning.context["given_up"] is True
     assert warning.message.startswith("The session store did not take entries of s: ")
     assert warning.message.endswith(
@@ -318,7 +318,7 @@ def test_an_append_that_does_not_return_is_stopped_and_its_entries_wait() -> Non
     assert turn.over.is_set
     assert session.jobs() == []
     assert stopped == [True]
-    (warning,) = session.core.warnings
+    (warning,) = session.core.warnings.kept
     assert warning.code == "STORE_FAILED"
     assert "entries of s: it did not return within 60 s. The entries wait for the next write." in warning.message
     session.end(hanging)  # it returns after all, and that changes nothing
@@ -366,7 +366,7 @@ def test_output_is_not_read_while_held_messages_are_too_many() -> None:
     session.take(text, text)
     assert storing.full
     assert storing.full
-    (warning,) = session.core.warnings
+    (warning,) = session.core.warnings.kept
     assert warning.code == "STORE_SLOW"
     held = sum(len(json.dumps(frame)) for frame in (result(turn.id), text, text))
     assert warning.context == {"waiting": storing.mirror.waiting + held}
@@ -381,35 +381,35 @@ def test_output_is_not_read_while_held_messages_are_too_many() -> None:
 def test_a_stop_closes_the_input_and_reads_on_for_what_the_cli_writes_at_its_end() -> None:
     session = Stored(timeouts={"stop_grace": 4.0})
     core = session.core
-    assert core.stop_seconds == 6.0
+    assert core.stop.seconds == 6.0
     turn = session.send()
     session.take(started(turn.id), RUNNING)
-    assert not core.closes_input
-    core.begin_stop(session.now)
-    assert not core.closes_input  # the turn is interrupted first
+    assert not core.stop.closes_input
+    core.stop.begin(session.now)
+    assert not core.stop.closes_input  # the turn is interrupted first
     session.take(result(turn.id))
-    assert core.closes_input
-    assert not core.may_end
+    assert core.stop.closes_input
+    assert not core.stop.may_end
     core.input_closed(session.now)
-    assert not core.closes_input
+    assert not core.stop.closes_input
     assert core.connection.state.input_closed
     session.take(session.wrote(1))
     session.pass_by(3.9)
-    assert not core.may_end
+    assert not core.stop.may_end
     session.pass_by(0.2)
-    assert core.may_end
+    assert core.stop.may_end
 
 
 def test_a_session_that_is_abandoned_or_over_hears_no_last_words() -> None:
     session = Stored()
-    session.core.ask_stop(abandon=True)
-    session.core.begin_stop(session.now)
-    assert not session.core.closes_input
+    session.core.stop.ask(abandon=True)
+    session.core.stop.begin(session.now)
+    assert not session.core.stop.closes_input
     other = Stored()
-    other.core.begin_stop(other.now)
-    assert other.core.closes_input
+    other.core.stop.begin(other.now)
+    assert other.core.stop.closes_input
     other.core.process_gone(0, b"")
-    assert not other.core.closes_input
+    assert not other.core.stop.closes_input
 
 
 @pytest.mark.parametrize("running", [True, False])
@@ -434,10 +434,10 @@ def test_entries_without_time_at_the_end_are_a_warning(running: bool) -> None:
     assert (job.state.over, job.state.cancelled) == (True, running)
     assert session.jobs() == []
     assert stopped == ([True] if running else [])
-    (warning,) = session.core.warnings
+    (warning,) = session.core.warnings.kept
     assert (warning.code, warning.context["given_up"]) == ("STORE_FAILED", True)
     assert "the session has ended, and there was no time left" in warning.message
-    assert session.core.has_warnings
+    assert session.core.warnings.waiting
 
 
 def test_nothing_is_said_at_the_end_if_nothing_waits() -> None:

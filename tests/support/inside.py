@@ -9,7 +9,7 @@ from typing import Any
 
 def hurry(session: Any) -> None:
     """Wait shortly for the interrupted turn when the session stops: its CLI will not answer."""
-    session._core.interrupt_seconds = 0.2
+    session._core.stop.interrupt_seconds = 0.2
 
 
 def pending_requests(session: Any) -> int:

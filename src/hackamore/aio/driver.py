@@ -141,7 +141,7 @@ class Driver:
             try:
                 core.lost("its event loop has ended", time.monotonic())
                 self._serve_callbacks()
-                core.deliver_warnings()
+                core.warnings.deliver()
             except Exception:  # `ended` is set in any case: `stop()` waits for it without a limit
                 self._core.log.exception("the end of a session could not be reported")
             self._threads.end()
@@ -165,7 +165,6 @@ class Driver:
         await wait_served(core.callbacks)
 
     async def _write_last(self) -> None:
-        """Let the store have what waits for it."""
         core, storing = self._core, self._core.storing
         if storing is None:
             return
@@ -180,7 +179,7 @@ class Driver:
                 core.expire(time.monotonic(), self._transport.stderr_tail)
         storing.end()
         self._serve_callbacks()
-        core.deliver_warnings()
+        core.warnings.deliver()
 
     async def _move(self) -> None:
         """Move bytes until the session is over, or the CLI has exited."""
@@ -192,7 +191,7 @@ class Driver:
                     case ShellStep.CALLBACKS:
                         self._serve_callbacks()
                     case ShellStep.WARN:
-                        core.deliver_warnings()
+                        core.warnings.deliver()
                     case ShellStep.WRITE:
                         await transport.send(connection.data_to_send())
                     case ShellStep.CLOSE_INPUT:
@@ -201,7 +200,7 @@ class Driver:
                     case ShellStep.END:
                         return
             self._look_at_input()
-            if core.stop_asked and self._output_ended:
+            if core.stop.asked and self._output_ended:
                 return  # while stopping, the end of the output ends `last_words` early
             # A send during the awaits above had no wait to end: without another round it stays unsent until output comes.
             if self._woken and self._missed < _MISSED_READS:
@@ -249,7 +248,7 @@ class Driver:
             self._output_ended = True
             core.connection.receive_eof()
             core.output_ended(now)
-        elif self._output_ended and not core.stop_asked and (self._exit_code is not None or not scope.cancelled_caught):
+        elif self._output_ended and not core.stop.asked and (self._exit_code is not None or not scope.cancelled_caught):
             # There may be no status: another process took it, or the transport has none.
             self._exited = True
             return

@@ -263,7 +263,6 @@ class PoolRunner:
             self.pump()
 
     def _unable(self, job: Job, error: Exception) -> None:
-        """Report the failure of a job to the core."""
         now = time.monotonic()
         if isinstance(job, (jobs.Acquire, jobs.Save, jobs.Release)):
             with self.seam.lock:
@@ -475,7 +474,6 @@ class PoolRunner:
         self.pump()
 
     def _look(self) -> None:
-        """Look at slots that something has happened to."""
         while self.forgotten:
             session = self.forgotten.popleft()
             session.spoiled = True
@@ -569,14 +567,14 @@ class PoolRunner:
     def _lend(self, slot: Slot, caller: Any) -> PooledSession:
         session = PooledSession(slot, caller)
         with slot.life.seam.lock:
-            slot.life.core.lend(slot.key, caller, context_for_thread())
+            slot.life.core.reached.lend(slot.key, caller, context_for_thread())
         self._slots[session] = slot
         return session
 
     async def _apply_settings(self, slot: Slot, session: PooledSession, wanted: Split) -> HackamoreError | None:
         """Apply the differences of a caller, and undo earlier ones; return the error of a process that is dead."""
         core = slot.life.core
-        if core.connection.state.over or core.stop_asked:
+        if core.connection.state.over or core.stop.asked:
             return SessionClosedError(expected=False, reason="its process ended")
         for change in changes(self.core.base, slot.applied, wanted.hot) or ():
             try:
@@ -608,14 +606,14 @@ class PoolRunner:
             core = life.core
             quiet, session_id = core.connection.conversation.quiet, core.connection.state.session_id
             if quiet:
-                core.lend(slot.key, None, None)  # drops the references to the caller and its context
+                core.reached.lend(slot.key, None, None)  # drops the references to the caller and its context
             elif interrupt:
                 core.interrupt_all(cancel_queued=True)
                 life.seam.wake()
             core.audience.dismiss(SessionReturnedError())
             core.session = None
             said = core.audience.said
-            ended = core.ended.is_set or core.connection.state.over or core.stop_asked
+            ended = core.ended.is_set or core.connection.state.over or core.stop.asked
         with self.seam.lock:
             now = time.monotonic()
             if ended:

@@ -114,7 +114,7 @@ class Seam:
 
     def deliver_warnings(self) -> None:
         """Pass new warnings on to the user."""
-        self._core.deliver_warnings()
+        self._core.warnings.deliver()
 
     # -- wait ----------------------------------------------------------------------------------------------------------
 
@@ -176,7 +176,7 @@ class Seam:
 
     def launch(self, plan: LaunchPlan) -> None:
         """Start the driver, which starts the CLI; raise SessionClosedError if the session was stopped meanwhile."""
-        if self._core.stop_asked:
+        if self._core.stop.asked:
             raise self._core.connection.state.closed_error()
         self.driver = Driver(self._core, self._transport, plan)
         self.driver.start()
@@ -198,7 +198,7 @@ class Seam:
             else:
                 driver.post(lambda: None)  # wakes that loop: it sees the stop
                 # That loop may stand still: then the process is stopped without its driver.
-                until = time.monotonic() + core.interrupt_seconds + _TURN_SECONDS
+                until = time.monotonic() + core.stop.interrupt_seconds + _TURN_SECONDS
                 while not core.ended.is_set and time.monotonic() < until:  # noqa: ASYNC110 - events do not cross loops
                     await anyio.sleep(_POLL_SECONDS)
             await self._transport.stop(turn_open=core.turn_open)  # also where that loop stands still

@@ -73,7 +73,6 @@ class Watch(Observation):
             raise
 
     def _count(self, message: Message, turn_ids: tuple[str, ...], keys: tuple[str, ...]) -> BudgetError | None:
-        """Charge a message; return the error if its turns have to end."""
         meter = self._meter
         replies = meter.replies
         meter.take(message)

@@ -61,7 +61,6 @@ def schema_for(output_type: Any, name: str = "output_type") -> dict[str, Any]:
 
 
 def _schema(output_type: Any, name: str = "output_type") -> tuple[dict[str, Any], bool]:
-    """Return the schema and whether the value is wrapped in it."""
     try:
         if _is_pydantic(output_type):
             schema: dict[str, Any] = output_type.model_json_schema()

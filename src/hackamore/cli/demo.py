@@ -164,7 +164,6 @@ async def _show(
     *,
     interrupt_after: int | None = None,
 ) -> ResultMessage | None:
-    """Show messages up to the end of the turn; of any turn if None."""
     transcript = Transcript(terminal, inside=True, header=False)
     result: ResultMessage | None = None
     characters = 0

@@ -84,7 +84,6 @@ def read_tasks(path: str, options: Options, verify: Verify | None, *, trusted: b
 
 
 def _checked(rows: Iterator[tuple[int, Any]], name: str, options: Options) -> Iterator[tuple[str, Task]]:
-    """Make tasks of rows; an error gets the place of its row."""
     while True:
         number = 0
         try:

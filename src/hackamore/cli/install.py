@@ -81,7 +81,6 @@ def _install(wanted: str, name: str, link: Path, force: bool, terminal: Terminal
 
 
 def _point(current: Path, version: str) -> None:
-    """Point the link `current` to the folder of this version, atomically."""
     new = current.with_name(f".current-{os.getpid()}-{os.urandom(4).hex()}")
     os.symlink(version, new)
     try:

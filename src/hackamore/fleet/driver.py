@@ -447,7 +447,6 @@ class Driver:
         self._journal.reclaim(worker.holder)
 
     def _charge(self) -> None:
-        """Charge what workers elsewhere spent."""
         budget = self._plan.budget
         if budget is None or self._charged is None:
             return

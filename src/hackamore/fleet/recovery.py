@@ -124,7 +124,6 @@ def _answer(messages: Sequence[Message], *, wants_output: bool) -> tuple[str, st
 
 
 def _text_of(content: Any) -> str:
-    """Return the text of a prompt: of a text, of content blocks, or of a message."""
     if isinstance(content, str):
         return content
     parts = []

@@ -524,7 +524,6 @@ def _hint(name: str) -> str:
 
 
 def _checked(wire_name: str, value: Any, path: str) -> Any:
-    """Return a copy of the value if it is what the CLI takes under that name."""
     if wire_name == "decision" and isinstance(value, (Allow, Deny)):
         return decision_wire(value, path)
     if path == "permission":

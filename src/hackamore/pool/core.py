@@ -14,6 +14,8 @@ from itertools import count, islice, takewhile
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
+import msgspec
+
 from hackamore.errors import ConversationInUseError, PoolClosedError, PoolTimeoutError, StreamWarning
 from hackamore.options.retry import Uniform, back_off
 from hackamore.pool.differences import Split, changes
@@ -498,7 +500,6 @@ class PoolCore:
         self._drop_if_gone(slot)
 
     def _note(self, slot: Slot, conv: Conversation) -> None:
-        """Bring the record of a conversation up to date."""
         if conv.slot is slot:
             conv.record = Record(slot.session_id, slot.cwd, slot.said, slot.process)
 
@@ -775,7 +776,6 @@ class PoolCore:
             self._crowded_by = "max_live" if reason == "limit" else "memory_limit"
 
     def _serve_from(self, slot: Slot, waiter: Waiter, conv: Conversation, now: float) -> None:
-        """Give a conversation that has a process to its caller, if that can be."""
         if slot.state in (State.SETTLING, State.IDLE, State.RESERVED):
             if slot.spoiled or not self._fits(slot, waiter):
                 if slot.state is not State.SETTLING:
@@ -905,7 +905,6 @@ class PoolCore:
         return self._bytes - self._leaving_bytes + self._unsized * self._expected_size
 
     def _weigh(self, slot: Slot, sign: Literal[-1, 1]) -> None:
-        """Count a process, or take it out of the numbers."""
         if slot.state not in LIVE:
             return
         self._live += sign
@@ -1053,7 +1052,6 @@ class PoolCore:
             self._touch(slot.conv)
 
     def stats(self) -> PoolStats:
-        meter = self.meter
         return PoolStats(
             live=self.live,
             starting=self._counts[State.STARTING],
@@ -1063,13 +1061,5 @@ class PoolCore:
             waiting=len(self._queue),
             hibernated=len(self._asleep),
             memory=0 if self.limits.memory is None else self.memory,
-            hits=meter.hits,
-            cold_starts=meter.cold_starts,
-            resumes=meter.resumes,
-            evictions=meter.evictions,
-            hibernations=meter.hibernations,
-            deaths=meter.deaths,
-            start_failures=meter.start_failures,
-            timeouts=meter.timeouts,
-            waits=meter.waits,
+            **msgspec.structs.asdict(self.meter),
         )

@@ -75,30 +75,21 @@ class PoolStats(msgspec.Struct, frozen=True):
     waits: WaitTimes
 
 
-class Meter:
-    """Counts what happens in a pool."""
+class Meter(msgspec.Struct):
+    """Counts what happens in a pool, under the names of `PoolStats`."""
 
-    def __init__(self) -> None:
-        self.hits: int = 0
-        self.cold_starts: int = 0
-        self.resumes: int = 0
-        self.evictions: int = 0
-        self.hibernations: int = 0
-        self.deaths: int = 0
-        self.start_failures: int = 0
-        self.timeouts: int = 0
-        self._count = 0
-        self._total = self._max = 0.0
-        self._histogram = [0] * (len(BUCKETS) + 1)
+    hits: int = 0
+    cold_starts: int = 0
+    resumes: int = 0
+    evictions: int = 0
+    hibernations: int = 0
+    deaths: int = 0
+    start_failures: int = 0
+    timeouts: int = 0
+    waits: WaitTimes = WaitTimes()
 
     def waited(self, seconds: float) -> None:
         """Count a wait."""
-        self._count += 1
-        self._total += seconds
-        self._max = max(self._max, seconds)
-        self._histogram[bisect_left(BUCKETS, seconds)] += 1
-
-    @property
-    def waits(self) -> WaitTimes:
-        """The waits so far."""
-        return WaitTimes(self._count, self._total, self._max, tuple(self._histogram))
+        was, at = self.waits, bisect_left(BUCKETS, seconds)
+        histogram = tuple(number + (place == at) for place, number in enumerate(was.histogram))
+        self.waits = WaitTimes(was.count + 1, was.total + seconds, max(was.max, seconds), histogram)

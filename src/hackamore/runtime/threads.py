@@ -145,7 +145,6 @@ class Threads:
             work = self._next(inbox)
 
     def _next(self, inbox: SimpleQueue[Callable[[], None] | None]) -> Callable[[], None] | None:
-        """Wait for more; None if there is none."""
         try:
             return inbox.get(timeout=0 if self._over else self._idle_seconds)
         except Empty:

@@ -144,7 +144,6 @@ class Driver:
         self._runner.close()
 
     def _write_last(self) -> None:
-        """Let the store have what waits for it."""
         core, storing = self._core, self._core.storing
         if storing is None:
             return
@@ -182,7 +181,7 @@ class Driver:
         while True:
             with self._lock:
                 self.flush()
-                if core.may_end:
+                if core.stop.may_end:
                     return
                 seconds = core.deadlines.wait_seconds(time.monotonic())
                 if core.poll is not None:
@@ -229,7 +228,7 @@ class Driver:
             time.sleep(_MOMENT_SECONDS)
             with self._lock:
                 unread, taken = core.audience.progress()
-            if unread <= _BEHIND_BYTES or core.stop_asked:
+            if unread <= _BEHIND_BYTES or core.stop.asked:
                 return
         if taken - began < _TAKEN_BYTES:
             self._slow_at = taken
@@ -238,7 +237,7 @@ class Driver:
         """Wait for the exit. The output has ended: by itself, or because another thread stops the transport."""
         core = self._core
         with self._lock:
-            if core.stop_asked or core.connection.state.over:
+            if core.stop.asked or core.connection.state.over:
                 return
             core.connection.receive_eof()
             core.output_ended(time.monotonic())
@@ -249,7 +248,7 @@ class Driver:
             self._tell()
             self._exit_code = self._transport.wait_exit(seconds)
             with self._lock:
-                if core.stop_asked:
+                if core.stop.asked:
                     return
                 core.expire(time.monotonic(), self._transport.stderr_tail)
                 if core.connection.state.over:

@@ -512,7 +512,6 @@ class QueryStream(OtherShell):
                     yield text
 
     def _note(self, item: StreamWarning | DecodeError) -> None:
-        """Keep an item that is not a message, and call `on_warning`."""
         code = item.reason if isinstance(item, DecodeError) else item.code
         self._way.log.warning("%s", item, extra={"code": code})
         if isinstance(item, DecodeError):

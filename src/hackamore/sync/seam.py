@@ -129,7 +129,7 @@ class Seam:
         """Wait until the session has ended or is being stopped, or the time limit has passed."""
         core = self._core
         until = None if seconds is None else time.monotonic() + seconds
-        while self.launched and not core.stop_asked:
+        while self.launched and not core.stop.asked:
             now = time.monotonic()
             if until is not None and now >= until:
                 return
@@ -162,7 +162,7 @@ class Seam:
         self._transport.start(plan)
         try:
             with self.lock:
-                if core.stop_asked:
+                if core.stop.asked:
                     raise core.connection.state.closed_error()
                 core.initialize(plan, time.monotonic(), Mask(plan))
                 driver = Driver(core, self._transport, self.lock, self.deliver_warnings)
@@ -180,13 +180,13 @@ class Seam:
         """Interrupt a running turn, end the process, and wait for the driver."""
         core, driver = self._core, self.driver
         with self.lock:
-            core.begin_stop(time.monotonic())
+            core.stop.begin(time.monotonic())
             self.wake()
         self.deliver_warnings()
-        until = time.monotonic() + core.stop_seconds
+        until = time.monotonic() + core.stop.seconds
         while True:
             with self.lock:
-                if core.may_end or core.ended.is_set:
+                if core.stop.may_end or core.ended.is_set:
                     break
                 seen = core.settled.wakes
             if not self.wait(core.settled, max(0.0, until - time.monotonic()), since=seen):
@@ -235,10 +235,10 @@ class Warner:
         """
         core = self._core
         if core.options.on_warning is None:
-            core.deliver_warnings()
+            core.warnings.deliver()
             return
         with self._lock:
-            if self._thread is not None or not core.has_warnings:
+            if self._thread is not None or not core.warnings.waiting:
                 return
             self._thread = threading.get_ident() if run is None else 0
         if run is None:
@@ -249,7 +249,7 @@ class Warner:
         except RuntimeError:  # no thread is available
             with self._lock:
                 self._thread = None
-            core.deliver_warnings()
+            core.warnings.deliver()
 
     def wait(self) -> None:
         """Wait until all warnings were passed on, `DELIVERY_SECONDS` at most."""
@@ -261,9 +261,9 @@ class Warner:
         done = False
         try:
             while not done:
-                self._core.deliver_warnings()
+                self._core.warnings.deliver()
                 with self._lock:
-                    done = not self._core.has_warnings
+                    done = not self._core.warnings.waiting
                     if done:
                         self._stop()
         finally:

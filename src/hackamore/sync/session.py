@@ -116,12 +116,12 @@ class SessionRunner(Generic[A]):
         mine = False
         try:
             with seam.lock:
-                first = not self.begun and not core.stop_asked
-                mine = first or (self._interrupted and not (seam.launched or core.stop_asked or core.ready.is_set))
+                first = not self.begun and not core.stop.asked
+                mine = first or (self._interrupted and not (seam.launched or core.stop.asked or core.ready.is_set))
                 if first:
                     self.begun = True
                     core.connection.state.begin_start()
-                elif not mine and core.stop_asked and not core.ready.is_set:  # no handshake will set `ready`
+                elif not mine and core.stop.asked and not core.ready.is_set:  # no handshake will set `ready`
                     core.start_error = core.connection.state.closed_error()
                     core.ready.set()
             if mine:
@@ -136,7 +136,7 @@ class SessionRunner(Generic[A]):
             if seam.launched:
                 seam.wait(core.ended)  # the process is gone when the error is raised
             raise copy.copy(core.start_error)  # each caller of `start` has a traceback of its own
-        if core.stop_asked or core.connection.state.over:
+        if core.stop.asked or core.connection.state.over:
             raise core.connection.state.closed_error()
 
     def _launch(self) -> None:
@@ -153,14 +153,14 @@ class SessionRunner(Generic[A]):
                 plan = structs.replace(plan, private_folder=self._private.folder)
             for warning in (*self._preparation.warnings, *(self._private.warnings if self._private else ())):
                 with seam.lock:
-                    core.warn_before_start(warning)
+                    core.warnings.add_before_start(warning)
                 issue(warning)
             seam.launch(plan)
             self._private = None  # the child removes it from here on, with its other belongings
         except HackamoreError as error:
             self._drop_private()
             with seam.lock:
-                if core.stop_asked:  # the stop is the reason, and not the start that it broke off
+                if core.stop.asked:  # the stop is the reason, and not the start that it broke off
                     raise core.connection.state.closed_error() from None
                 core.connection.fail(error)
                 seam.wake()
@@ -188,7 +188,6 @@ class SessionRunner(Generic[A]):
         return self._private.options(options)
 
     def _drop_private(self) -> None:
-        """Remove the private folder of a launch that failed."""
         private, self._private = self._private, None
         if private is not None:
             remove_folder(private.folder)
@@ -197,12 +196,12 @@ class SessionRunner(Generic[A]):
         """Interrupt a running turn and stop the CLI. When this returns, no process is left. Idempotent."""
         core, seam = self.core, self.seam
         with seam.lock:
-            core.ask_stop()
+            core.stop.ask()
             if self._preparation is not None:
                 self._preparation.cancel()  # a running `claude --version` is ended, not awaited
             self._drop_private()
             if not seam.launched:
-                core.begin_stop(time.monotonic())
+                core.stop.begin(time.monotonic())
                 core.process_gone(None, b"")
                 seam.wake()
                 core.ended.set()
@@ -211,7 +210,7 @@ class SessionRunner(Generic[A]):
     def abandon(self) -> None:
         """End the CLI without waiting: it has no user any more."""
         if self.begun and not self.core.ended.is_set:
-            self.core.ask_stop(abandon=True)
+            self.core.stop.ask(abandon=True)
             if self._preparation is not None:
                 self._preparation.cancel()
             self._drop_private()
@@ -255,7 +254,7 @@ def _reporter(seam: weakref.ref[Seam], core: weakref.ref[SessionCore[Any]]) -> C
     def report(warning: StreamWarning) -> None:
         here, there = seam(), core()
         if here is not None and there is not None:
-            here.post(lambda: there.warn(warning))
+            here.post(lambda: there.warnings.add(warning))
 
     return report
 
@@ -711,7 +710,7 @@ class Session(OtherShell, SessionBase, Operations):
 
     def _collect(self, prompt: Prompt, _: Options) -> CollectResult:
         core, seam = self._core, self._seam
-        earlier = list(core.warnings)
+        earlier = list(core.warnings.kept)
         turn = self.send(prompt)
         messages: list[Message] = []
         error: HackamoreError | None = None
@@ -728,7 +727,7 @@ class Session(OtherShell, SessionBase, Operations):
                 seam.wake()
             raise
         known = {id(warning) for warning in earlier}  # no positions: the deque drops its oldest
-        return CollectResult(messages, [each for each in core.warnings if id(each) not in known], (), error)
+        return CollectResult(messages, [each for each in core.warnings.kept if id(each) not in known], (), error)
 
     def messages(self) -> MessageCursor:
         """Return an iterator over all messages from now on, including those of other turns.
@@ -892,8 +891,8 @@ class Session(OtherShell, SessionBase, Operations):
     ) -> R:
         core, seam = self._core, self._seam
         with seam.entered():
-            answer = core.ask(subtype, fields, operation, timeout, time.monotonic())
-            seconds = core.deadline_of(answer)
+            answer = core.requests.ask(subtype, fields, operation, timeout, time.monotonic())
+            seconds = core.requests.deadline_of(answer)
             seam.wake()
         try:
             if not seam.wait(answer.flag, seconds):
@@ -903,7 +902,7 @@ class Session(OtherShell, SessionBase, Operations):
         finally:
             if not answer.flag.is_set:  # cancelled: it must hold no place in `Limits.pending_requests`
                 with seam.lock:
-                    core.give_up(answer)
+                    core.requests.give_up(answer)
                     seam.wake()
         return cast("R", answer.take())
 

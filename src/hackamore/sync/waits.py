@@ -121,14 +121,12 @@ class OtherShell:
     if not TYPE_CHECKING:  # type checkers find the mistake without these methods
 
         async def __aenter__(self):
-            """Raise a TypeError."""
             raise TypeError(_other_shell(self, "with"))
 
         async def __aexit__(self, *_):
             """Do nothing: `__aenter__` raises."""
 
         def __aiter__(self):
-            """Raise a TypeError."""
             raise TypeError(_other_shell(self, "for"))
 
 

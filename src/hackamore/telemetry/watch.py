@@ -494,7 +494,6 @@ class Watch(Observation):
     # -- tools ---------------------------------------------------------------------------------------------------------
 
     def _begin_tool(self, agent: _Agent, call_id: str, name: str, block: Any = None) -> _Tool:
-        """Begin the span of a tool call, once."""
         tool = self._tools.open.get(call_id)
         if tool is None:
             kind = "function" if self._is_in_process(name) else "extension"
@@ -591,7 +590,6 @@ class Watch(Observation):
         return partial(contexts.attach, inside)
 
     def _around(self, call: CallbackCall) -> Context:
-        """Return the context of the tool call, or of the agent, that a callback belongs to."""
         turn = self._turn_of_now()
         task = getattr(call.request, "agent_id", None)
         agent = self._agents.get(self._tasks.get(task, "")) if isinstance(task, str) else None

@@ -120,7 +120,6 @@ def add_descriptions(definitions: dict[str, Any], classes: dict[Any, None]) -> N
 
 
 def _fields_of(kind: type) -> dict[str, Any]:
-    """Return the annotated fields of classes that are read field by field."""
     if not (
         is_struct(kind)
         or is_typeddict(kind)

@@ -191,7 +191,6 @@ class SessionBuilder:
             self.close(self._streaming[agent], at)
 
     def _reply(self, at: float, message_id: str, agent: str, reply: Reply | None, model: object = "") -> int:
-        """Return the item of a reply, with its tokens as they are by now."""
         number = self._replies.get(message_id)
         if number is None:
             start = min(at, max(self._ready.get(agent, 0.0), 0.0)) if agent in self._ready else at
@@ -671,7 +670,6 @@ class SessionBuilder:
         return "ok", head, text or "The model ended its turn, and no tool call was open.", last
 
     def _ends_with(self) -> tuple[str, str, str, int]:
-        """Return how a conversation on the disk ends."""
         items, last = self._builder.items, self._last_of_main
         if last < 0:
             return "warn", "The conversation is empty", "", -1

@@ -178,7 +178,6 @@ class StdioConnection:
         return call_async if job.callee.is_async else call
 
     def _report(self, job: Job, reports: _Reports) -> None:
-        """Send the progress reports of a call that are waiting."""
         for notification in reports.take():
             if job.state.over or self.over:
                 return

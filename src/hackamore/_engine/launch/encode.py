@@ -59,27 +59,23 @@ def _system_prompt_initialize(options: Options) -> Mapping[str, Any]:
 
 
 def _tools_argv(options: Options) -> list[str]:
-    """Return the flag of `tools`; an empty list means none."""
     if options.tools is None:
         return []
     return ["--tools=default" if isinstance(options.tools, Mapping) else f"--tools={','.join(options.tools)}"]
 
 
 def _allowed_tools_argv(options: Options) -> list[str]:
-    """Return the flag of `allowed_tools`, with the rules that `skills` adds."""
     added = ["Skill"] if options.skills == "all" else [f"Skill({name})" for name in options.skills or ()]
     rules = [*options.allowed_tools, *(rule for rule in added if rule not in options.allowed_tools)]
     return [f"--allowedTools={rule}" for rule in rules]
 
 
 def _allow_dangerously_skip_permissions_argv(options: Options) -> list[str]:
-    """Return the flag without which bypassPermissions is refused."""
     wanted = options.allow_dangerously_skip_permissions or options.permission_mode == "bypassPermissions"
     return ["--allow-dangerously-skip-permissions"] if wanted else []
 
 
 def _settings_argv(options: Options) -> list[str]:
-    """Return the one flag of `settings` and `sandbox`."""
     settings = options.settings
     if options.sandbox is not None:
         sandbox = to_wire(options.sandbox)
@@ -138,7 +134,6 @@ def in_process_servers(options: Options) -> dict[str, Any]:
 
 
 def _mcp_servers_argv(options: Options) -> list[str]:
-    """Return the flag of those servers that the CLI connects to."""
     servers = options.mcp_servers
     if not isinstance(servers, Mapping):
         return [f"--mcp-config={os.fspath(servers)}"]

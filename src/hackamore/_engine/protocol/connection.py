@@ -287,7 +287,6 @@ class Connection:
         )
 
     def _start_error(self) -> HackamoreError | None:
-        """Return the cause of a failed start, if the CLI has named one."""
         if (refused := refused_option(self.state.stderr)) is not None:  # a named option helps more than the exit code
             return refused
         last = self.conversation.last_result

@@ -108,7 +108,6 @@ class ConversationState:
 
     @property
     def _busy_tasks(self) -> int:
-        """The number of background tasks that count as activity."""
         return sum(not task.ambient for task in self.background_tasks)
 
     @property

@@ -185,7 +185,6 @@ class Exchanges:
 
     @property
     def _waited_for(self) -> int:
-        """The number of open requests that a caller waits for."""
         return sum(not request.internal for request in self.pending)  # a CLI may never answer messages of servers
 
     def send_initialize(self, fields: Mapping[str, Any]) -> str:
@@ -224,7 +223,6 @@ class Exchanges:
         return self._request("interrupt", fields, "interrupt", internal=internal)
 
     def _request(self, subtype: str, fields: Mapping[str, Any], operation: str, *, internal: bool) -> str:
-        """Open a request, within the limits; return its id."""
         if not internal:
             count, limit = self._waited_for, self._limits.pending_requests
             if count >= limit:

@@ -241,7 +241,6 @@ class PlainQuery:
             self._overtime.look(self.connection.conversation.background_tasks, waits=True)
 
     def _heard(self, messages: list[Message]) -> None:
-        """Let the timeouts follow the messages."""
         deadlines = self._deadlines
         if self.core.results:
             for kind in TURN_KINDS:

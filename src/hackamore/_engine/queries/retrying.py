@@ -116,7 +116,6 @@ class Attempts:
         return error.partial.session_id if error.partial.messages else self._resumed
 
     def _choose(self, session_id: str | None, error: HackamoreError) -> None:
-        """Set the prompt and the options of the next attempt."""
         self._resumed = session_id
         if session_id is None:
             self.prompt, self.options = self._first
@@ -174,7 +173,6 @@ def _until_reset(error: HackamoreError, now: datetime) -> float:
 
 
 def _refuse_what_cannot_be_repeated(prompt: Any, options: Options, *, reopened: bool, remembered: bool) -> None:
-    """Raise OptionsError if an attempt cannot be made."""
     from hackamore._engine.queries.prompts import is_many  # with callbacks and tools, which a plain query never needs
 
     if is_many(prompt):

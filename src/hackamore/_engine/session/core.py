@@ -10,9 +10,8 @@ from __future__ import annotations
 import copy
 import logging
 import sys
-from collections import deque
 from collections.abc import Mapping
-from enum import Enum, IntEnum, auto
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from hackamore._engine.answering.jobs import SessionParts
@@ -22,7 +21,6 @@ from hackamore._engine.launch import in_process_servers
 from hackamore._engine.launch.encode import external_servers
 from hackamore._engine.protocol import events as core_events
 from hackamore._engine.protocol.connection import Connection, Role
-from hackamore._engine.protocol.control import row_for
 from hackamore._engine.protocol.conversation import SETTLE_SECONDS
 from hackamore._engine.protocol.deadlines import EXIT_SECONDS, Deadlines, TurnDeadlines
 from hackamore._engine.protocol.log import SessionLog, one_line
@@ -35,12 +33,12 @@ from hackamore._engine.session.events import (
     SessionFailed,
     SessionStarted,
     SessionStopped,
-    WarningRaised,
 )
-from hackamore._engine.session.readers import Answer, Progress
-from hackamore.checked.functions import Reach, callback_failure
+from hackamore._engine.session.readers import Progress
+from hackamore._engine.session.stopping import Stop, Stopping
+from hackamore._engine.session.users import Reached, Requests, Warnings
+from hackamore.checked.functions import Reach
 from hackamore.errors import (
-    CheckpointingNotEnabledError,
     HackamoreError,
     InitializationError,
     NotSupportedError,
@@ -53,7 +51,6 @@ from hackamore.errors import (
 from hackamore.hooks.matchers import check_hooks, registration
 from hackamore.messages.base import frame_summary
 from hackamore.messages.decode import prepare
-from hackamore.options.bounds import checked_timeout
 from hackamore.options.options import Options
 from hackamore.runtime.flags import Flag
 from hackamore.runtime.log import logger
@@ -69,12 +66,9 @@ if TYPE_CHECKING:
     from hackamore._engine.session.events import SessionEvent
     from hackamore._engine.session.readers import Audience
     from hackamore._engine.session.storing import Storing
-    from hackamore.errors import WarningCode
     from hackamore.hooks.matchers import Registration
     from hackamore.messages.results import ServerInfo
     from hackamore.messages.system import BackgroundTask
-
-_WARNINGS_KEPT = 1_000  # a field that is new in each frame warns in each frame
 
 _OWN_FIELDS = frozenset({"type", "message", "uuid", "priority"})
 
@@ -87,18 +81,6 @@ def _place_of_caller() -> str:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("hackamore."):
         frame = frame.f_back
     return f"{frame.f_code.co_filename.rpartition('/')[2]}:{frame.f_lineno}"
-
-
-class Stop(IntEnum):
-    """The state of the stop of a session. None is followed by an earlier one."""
-
-    NO = auto()
-    ASKED = auto()  # the driver has to begin it
-    INTERRUPTED = auto()  # the end of the turn is awaited, for `interrupt_seconds`
-    CLOSING = auto()  # stdin is to be closed, and output read on: when it exits, the CLI writes entries for the store
-    LAST_WORDS = auto()  # stdin is closed; the end of the output is awaited, for `stop_grace`
-    DONE = auto()  # nothing is awaited any more
-    ABANDONED = auto()  # no caller waits: the process was abandoned
 
 
 class ShellStep(Enum):
@@ -117,9 +99,6 @@ class SessionCore(Generic[A]):
     Args:
         post: runs a function where the core may be touched, soon; safe from any thread.
     """
-
-    interrupt_seconds: float = 2.0
-    """For how long a stop waits for an open turn to end after its interrupt."""
 
     def __init__(
         self,
@@ -149,39 +128,39 @@ class SessionCore(Generic[A]):
         )
         self.audience = audience(self)
         self.kind: Literal["query", "session"] = "query" if audience.in_order else "session"
-        self._reach = self._holder = Reach(lambda: self.session() if self.session is not None else None)
-        self._senders: dict[str, Reach] = {}
+        find = Reach(lambda: self.session() if self.session is not None else None)
+        self.reached: Reached = Reached(find, self.connection.conversation)
         self.log: SessionLog = self.connection.log
+        self.warnings: Warnings = Warnings(
+            options.on_warning, self.log, self.audience.warned, self.audience.session_event
+        )
         subject = Observed(
             self.kind,
             options,
             self.connection.state,
-            self.warn,
+            self.warnings.add,
             lambda turn_id, error: post(lambda: self.give_up_turn(turn_id, error)),
         )
-        self.observers: Observers | None = observers_of(options, subject, self.warn, self.log.ids)
+        self.observers: Observers | None = observers_of(options, subject, self.warnings.add, self.log.ids)
         parts = SessionParts(
             self.connection,
             self.connection.exchanges,
             self.deadlines,
             self._turn_deadlines.answered,
-            self.warn,
-            lambda: self._reach,
+            self.warnings.add,
+            lambda: self.reached.now,
             post,
             self.log,
             self.observers,
         )
+        self.requests: Requests = Requests(options, self.connection.exchanges, self.deadlines, self.observers)
         self.callbacks: Callbacks = Callbacks(options, self.hooks, servers, parts)
         self.session: Callable[[], object] | None = None
         self.ready: Flag = Flag()  # set once the session is ready, or will not be
         self.ended: Flag = Flag()  # set once the process is gone and everything was reported
         self.settled: Flag = Flag()  # woken, never set, when the session may be quiet now, or its turns over
         self.start_error: HackamoreError | None = None
-        self.warnings: deque[StreamWarning] = deque(maxlen=_WARNINGS_KEPT)
-        self._to_tell: deque[StreamWarning] = deque()
-        self._issued: list[StreamWarning] = []
-        self._answers: dict[str, Answer] = {}
-        self._stop = Stop.NO
+        self.stop: Stopping = Stopping(options, self.connection, self.deadlines)
         self._input_broke = False
         self.storing: Storing | None = None
         if options.session_store is not None:
@@ -191,55 +170,6 @@ class SessionCore(Generic[A]):
         late = (getattr(options.timeouts, kind) for kind in audience.late_timeouts)
         # the shortest timeout that another thread may start at any moment while one reads; None if there is none
         self.poll: float | None = min((seconds for seconds in late if seconds), default=None)
-
-    # -- warnings ------------------------------------------------------------------------------------------------------
-
-    def warn(self, code: WarningCode | StreamWarning, message: str = "", **context: object) -> None:
-        warning = code if isinstance(code, StreamWarning) else StreamWarning(code, message, context)
-        self.warnings.append(warning)
-        self.audience.warned(warning)
-
-    def warn_before_start(self, warning: StreamWarning) -> None:
-        """Keep a warning that the caller also issues with `warnings.warn`."""
-        self.warnings.append(warning)
-        self._issued.append(warning)
-        self.queue_warning(warning)
-        self.audience.session_event(WarningRaised(warning))
-
-    def queue_warning(self, warning: StreamWarning) -> None:
-        self._to_tell.append(warning)
-
-    @property
-    def has_warnings(self) -> bool:
-        """True while there are warnings that `deliver_warnings` has not passed on."""
-        return bool(self._to_tell)
-
-    @property
-    def needs_driver(self) -> bool:
-        """True while the driver has to look itself: there are warnings to tell, a stop was requested, or the session is over."""
-        return bool(self._to_tell) or self._stop is not Stop.NO or self.connection.state.ending is not None
-
-    def deliver_warnings(self) -> None:
-        """Log new warnings and call `on_warning` for them. Called where user code may run."""
-        while True:
-            try:
-                warning = self._to_tell.popleft()
-            except IndexError:  # several threads may deliver at the same time
-                return
-            # `warnings.warn` has shown some already.
-            level = logging.DEBUG if warning in self._issued else logging.WARNING
-            self.log.log(level, "%s", warning, extra={"code": warning.code})
-            if self.options.on_warning is not None:
-                try:
-                    self.options.on_warning(warning)
-                except KeyboardInterrupt:
-                    raise
-                except BaseException as error:
-                    # `SystemExit`, say: it is called where it would end the driver, and trio as a whole.
-                    failure = callback_failure(
-                        "`on_warning`", self.options.on_warning, error, kind="on_warning", extra=self.log.ids()
-                    )
-                    self.warnings.append(failure)  # without another call of `on_warning`
 
     # -- deadlines -----------------------------------------------------------------------------------------------------
 
@@ -272,7 +202,7 @@ class SessionCore(Generic[A]):
                 case "input":
                     self._gave_up("input", seconds)
                 case "stop" | "last_words":
-                    self._move_stop(Stop.DONE)
+                    self.stop.move(Stop.DONE)
 
     def _gave_up(self, closed: str, seconds: float) -> None:
         reason = f"the CLI closed its {closed} and did not exit within {seconds:g} s"
@@ -294,50 +224,6 @@ class SessionCore(Generic[A]):
         request_id = self.connection.send_initialize(fields)
         self.deadlines.arm("request", request_id, self.options.timeouts.initialize)
 
-    @property
-    def stop_asked(self) -> bool:
-        """True once a stop was requested; the driver then calls `begin_stop`."""
-        return self._stop is not Stop.NO
-
-    @property
-    def abandoned(self) -> bool:
-        """True once the session has no user any more: its process was abandoned, and no call waits."""
-        return self._stop is Stop.ABANDONED
-
-    def ask_stop(self, *, abandon: bool = False) -> None:
-        """Request a stop, from any thread. `begin_stop` obeys it: from then on the lifecycle is STOPPING."""
-        self._move_stop(Stop.ABANDONED if abandon else Stop.ASKED)
-
-    def _move_stop(self, stop: Stop) -> None:
-        # Without a call between: there another thread could come in, and its later state would be overwritten.
-        if stop > self._stop:  # noqa: PLR1730
-            self._stop = stop
-
-    def _turn_was_stopped(self) -> None:
-        self.deadlines.disarm("stop", "")
-        self._move_stop(Stop.CLOSING if self.storing is not None else Stop.DONE)
-
-    def begin_stop(self, now: float) -> None:
-        """Stop: refuse new calls, interrupt a running turn, and limit the time for that. Further calls do nothing."""
-        connection = self.connection
-        if connection.state.lifecycle is SessionState.STOPPING:
-            return
-        self.ask_stop()
-        self.deadlines.now = now
-        connection.begin_stop()
-        # `working` is also a turn that the CLI began by itself: it ran for 5 s after the stop, with tools and all.
-        if not connection.state.over and connection.conversation.working and not self.abandoned:
-            waiting = any(turn.state is TurnState.QUEUED for turn in connection.turns.open)
-            try:
-                connection.exchanges.interrupt(cancel_queued=waiting, internal=True)  # else the CLI takes up what waits
-            except HackamoreError:
-                self._move_stop(Stop.DONE)
-                return
-            self._move_stop(Stop.INTERRUPTED)
-            self.deadlines.arm("stop", "", self.interrupt_seconds)
-        else:
-            self._turn_was_stopped()
-
     def output_ended(self, now: float) -> None:
         """Start the timeout of the exit, after the end of stdout."""
         self.deadlines.now = now
@@ -348,7 +234,7 @@ class SessionCore(Generic[A]):
         if self._input_broke:
             return
         self._input_broke = True
-        if self.connection.state.over or self.stop_asked:  # a stop closes the input itself
+        if self.connection.state.over or self.stop.asked:  # a stop closes the input itself
             return
         self.deadlines.now = now
         self.connection.outbox.input_broke()
@@ -356,54 +242,39 @@ class SessionCore(Generic[A]):
 
     def next_steps(self, now: float) -> Iterator[ShellStep]:
         """Process what happened, and yield what the shell does next, in order."""
-        if self._stop is not Stop.NO:
-            self.begin_stop(now)
+        if self.stop.state is not Stop.NO:
+            self.stop.begin(now)
         self.pump(now)
         callbacks, state = self.callbacks, self.connection.state
         if callbacks.to_run or callbacks.to_stop:
             yield ShellStep.CALLBACKS
             if self.connection.outbox.waiting or self.storing is not None:
                 self.pump(now)  # eager ones have ended: what follows from that belongs to this round
-        if self._to_tell:
+        if self.warnings.waiting:
             yield ShellStep.WARN
         if self.connection.outbox.frames:
             yield ShellStep.WRITE
         if self.observers is not None:
             self.was_written()
         # The rest of these rules is looked at only when it matters: this runs for each read.
-        if (state.input is Half.CLOSING or self._stop is not Stop.NO) and self.closes_input:
+        if (state.input is Half.CLOSING or self.stop.state is not Stop.NO) and self.stop.closes_input:
             yield ShellStep.CLOSE_INPUT
-        if self.needs_driver and self.may_end:
+        if self.needs_driver and self.stop.may_end:
             yield ShellStep.END
-
-    @property
-    def closes_input(self) -> bool:
-        """True while stdin is to be closed: all is done, or a stop reads on, for the store: when it exits, the CLI writes entries."""
-        if self._stop is Stop.NO:
-            return self.connection.input_may_close
-        return self._stop is Stop.CLOSING and not self.connection.state.over
 
     def input_closed(self, now: float) -> None:
         """Apply that stdin is closed: the exit has to follow, and during a stop the last words of the CLI."""
         self.deadlines.now = now
         self.connection.outbox.input_was_closed()
-        if self._stop is Stop.CLOSING:
-            self._move_stop(Stop.LAST_WORDS)
-            self.deadlines.arm("last_words", "", self.options.timeouts.stop_grace)
-        else:
+        if not self.stop.input_closed():
             self.audience.pumped()
             self.deadlines.arm("finish", "", self.options.timeouts.after_result)
 
     @property
-    def may_end(self) -> bool:
-        """True once the process is to be stopped: the session is over or abandoned, or no wait is left."""
-        return self.connection.state.over or self._stop >= Stop.DONE
-
-    @property
-    def stop_seconds(self) -> float:
-        """The seconds after which a stop does not wait for the CLI any longer."""
-        grace = self.options.timeouts.stop_grace if self.storing is not None else 0.0
-        return self.interrupt_seconds + grace
+    def needs_driver(self) -> bool:
+        """True while the driver has to look itself: there are warnings to tell, a stop was requested, or the session is over."""
+        over = self.connection.state.ending is not None
+        return bool(self.warnings.waiting) or self.stop.state is not Stop.NO or over
 
     def begin_last_writes(self, now: float) -> None:
         """Let the store have everything that waits: the process is gone, and no other timeout counts any more."""
@@ -417,7 +288,7 @@ class SessionCore(Generic[A]):
         """True if the model may be at work, or the session is lost."""
         connection = self.connection
         # Background work counts: in a grace period the CLI would continue it.
-        return connection.conversation.at_work or connection.state.ending is Ending.FAILED or self.abandoned
+        return connection.conversation.at_work or connection.state.ending is Ending.FAILED or self.stop.abandoned
 
     def crashed(self, exit_code: int | None) -> bool:
         last = self.connection.conversation.last_result  # 2.1.327 exits 1 after an error result
@@ -426,7 +297,7 @@ class SessionCore(Generic[A]):
 
     def ends_well(self, exit_code: int | None) -> bool:
         """Return whether the session is still to end, and not by a crash: then the store has everything before readers see the end."""
-        return not self.connection.state.over and (self.stop_asked or not self.crashed(exit_code))
+        return not self.connection.state.over and (self.stop.asked or not self.crashed(exit_code))
 
     @property
     def quiet(self) -> bool:
@@ -445,39 +316,6 @@ class SessionCore(Generic[A]):
 
     # -- what is asked for ---------------------------------------------------------------------------------------------
 
-    def lend(self, conversation: str | None, caller: Any, context: contextvars.Context | None) -> None:
-        """Set the caller that has the session from now on. Open work belongs to the caller before."""
-        self._holder = self._holder.lent(conversation, caller, context)
-        if not self.connection.conversation.at_work:
-            self._reach = self._holder
-
-    def ask(self, subtype: str, fields: Mapping[str, Any], operation: str, timeout: float | None, now: float) -> Answer:
-        """Send a control request; it can fail as `Connection.send_request` and `checked_timeout` do."""
-        self.deadlines.now = now
-        timeout = checked_timeout(timeout)  # before anything is sent
-        row = row_for(subtype)
-        if row is not None and row.needs and not getattr(self.options, row.needs):
-            raise CheckpointingNotEnabledError
-        answer = Answer(self.connection.exchanges.send_request(subtype, fields, operation=operation))
-        self._answers[answer.request_id] = answer
-        if self.observers is not None:
-            self.observers.request_sent(answer.request_id, operation)
-        if timeout is None:
-            timeouts = self.options.timeouts
-            timeout = timeouts.rewind if row is not None and row.deadline == "rewind" else timeouts.control
-        self.deadlines.arm("request", answer.request_id, timeout)
-        return answer
-
-    def deadline_of(self, answer: Answer) -> float | None:
-        """Return how many seconds an answer has."""
-        return self.deadlines.seconds_of("request", answer.request_id)
-
-    def give_up(self, answer: Answer) -> None:
-        """Drop an answer that no caller waits for any more."""
-        self._answers.pop(answer.request_id, None)
-        self.deadlines.disarm("request", answer.request_id)
-        self.connection.exchanges.cancel_request(answer.request_id)
-
     def send(
         self,
         prompt: object,
@@ -491,15 +329,13 @@ class SessionCore(Generic[A]):
         if self.options.verbatim_prompts:
             fields = {"client_composed": True, **(fields or {})}  # no `@path`, no slash commands (CLI 2.1.248)
         content = checked_content(prompt)
-        sender = self._holder.lent(self._holder.conversation, self._holder.caller, context)
+        sender = self.reached.sender(context)
         begins = not self.connection.conversation.working  # else it begins when the CLI takes it up
         if self.observers is None:
             turn = Progress(self.connection.conversation.send_prompt(content, turn_id=turn_id, fields=fields))
         else:
             turn = Progress(self._send_observed(self.observers, content, turn_id, fields))
-        self._senders[turn.id] = sender
-        if begins:
-            self._reach = sender
+        self.reached.sent(turn.id, sender, begins=begins)
         self.audience.sent(turn)
         self._turn_deadlines.sent(turn.id)
         return turn
@@ -532,7 +368,7 @@ class SessionCore(Generic[A]):
 
     def _give_up_own_work(self, error: HackamoreError) -> None:
         connection = self.connection
-        if connection.state.over or self.stop_asked:  # a stop has interrupted it already
+        if connection.state.over or self.stop.asked:  # a stop has interrupted it already
             return
         if self.kind == "query":  # it ends with each turn that timed out
             self.audience.turn_given_up("", error)
@@ -542,7 +378,7 @@ class SessionCore(Generic[A]):
     def interrupt_all(self, *, cancel_queued: bool) -> None:
         """Interrupt the running turn and stop background agents; prompts that wait are cancelled, or begin then."""
         connection = self.connection
-        if connection.state.over or self.stop_asked:
+        if connection.state.over or self.stop.asked:
             return
         connection.exchanges.interrupt(cancel_queued=cancel_queued, internal=True)
         for task in connection.conversation.background_tasks:
@@ -570,8 +406,8 @@ class SessionCore(Generic[A]):
             happened = connection.events_received()
         if storing is not None:
             storing.move()
-        if self._stop is Stop.INTERRUPTED and not connection.conversation.working:
-            self._turn_was_stopped()
+        if self.stop.state is Stop.INTERRUPTED and not connection.conversation.working:
+            self.stop.turn_over()
         unsettled = connection.conversation.unsettled
         if self.deadlines:
             if news:  # with any message the CLI is at work: `after_result` counts its silence
@@ -612,14 +448,15 @@ class SessionCore(Generic[A]):
             case core_events.RequestCancelled():
                 self.callbacks.cancelled(event.request_id)
             case core_events.RequestResolved():
-                self._on_resolved(event)
+                self.requests.resolved(event)
             case core_events.TurnStateChanged():
-                self._on_turn(event)
+                self.turn_over(event)
+                self.audience.turn_changed(event)
             case core_events.LoginRefused():
                 for turn_id in event.turn_ids:
                     self.give_up_turn(turn_id, copy.copy(event.error))  # each reader raises its own
             case core_events.WarningRaised():
-                self.warn(event.warning)
+                self.warnings.add(event.warning)
             case core_events.BadLine() | core_events.LongLine() | core_events.IncompleteLine():
                 self.audience.broken_line(event)
             case core_events.ActivityChanged():
@@ -636,28 +473,17 @@ class SessionCore(Generic[A]):
             case core_events.Ended():
                 self._on_end(event)
 
-    def _on_resolved(self, event: core_events.RequestResolved) -> None:
-        self.deadlines.disarm("request", event.request_id)
-        answer = self._answers.pop(event.request_id, None)
-        if answer is not None:
-            answer.result, answer.error = event.result, event.error
-            answer.flag.set()
-
     def turn_over(self, event: core_events.TurnStateChanged) -> None:
         if event.state is TurnState.STARTED:
-            self._reach = self._senders.get(event.turn_id, self._reach)
+            self.reached.started(event.turn_id)
             self._turn_deadlines.started(event.turn_id)
         elif event.state.over:
-            self._senders.pop(event.turn_id, None)
+            self.reached.over(event.turn_id)
             self._turn_deadlines.over(event.turn_id)
-
-    def _on_turn(self, event: core_events.TurnStateChanged) -> None:
-        self.turn_over(event)
-        self.audience.turn_changed(event)
 
     def _on_ready(self, info: ServerInfo | None) -> None:
         for name in self.deadlines.names("request"):
-            if name not in self._answers:  # that of `initialize`, also after an implicit confirmation
+            if name not in self.requests:  # that of `initialize`, also after an implicit confirmation
                 self.deadlines.disarm("request", name)
         # A CLI that ignores `on_failure` would let the tool run where the hook cannot be reached: refused, and not assumed.
         if self.hooks.blocking and (
@@ -709,7 +535,6 @@ class SessionBase:
 
     @property
     def options(self) -> Options:
-        """The options of the session."""
         return self._core.options
 
     @property
@@ -724,7 +549,6 @@ class SessionBase:
 
     @property
     def background_tasks(self) -> tuple[BackgroundTask, ...]:
-        """The background tasks, as last reported."""
         return self._core.connection.conversation.background_tasks
 
     @property
@@ -744,8 +568,7 @@ class SessionBase:
 
     @property
     def warnings(self) -> list[StreamWarning]:
-        """The last thousand warnings."""
-        return list(self._core.warnings)
+        return list(self._core.warnings.kept)
 
 
 def driver_error(error: Exception) -> HackamoreError:

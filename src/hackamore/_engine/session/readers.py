@@ -32,9 +32,10 @@ if TYPE_CHECKING:
 
     from hackamore._engine.protocol.connection import Connection
     from hackamore._engine.protocol.log import SessionLog
-    from hackamore.errors import HackamoreError, StreamWarning, WarningCode
+    from hackamore._engine.session.stopping import Stopping
+    from hackamore._engine.session.users import Warnings
+    from hackamore.errors import HackamoreError, StreamWarning
     from hackamore.messages import Message
-    from hackamore.messages.results import ControlResult
     from hackamore.options.options import Options
 
     BrokenLine = events.BadLine | events.LongLine | events.IncompleteLine
@@ -189,28 +190,6 @@ class TurnBase:
         return html(repr(self))
 
 
-class Answer:
-    """A control operation that waits for its answer."""
-
-    __slots__ = ("error", "flag", "request_id", "result")
-
-    def __init__(self, request_id: str) -> None:
-        self.request_id: str = request_id
-        self.flag: Flag = Flag()
-        self.result: ControlResult | None = None
-        self.error: HackamoreError | None = None
-
-    def take(self) -> ControlResult:
-        """Return the result, or raise the error of the operation."""
-        if self.error is not None:
-            try:
-                raise self.error
-            finally:
-                self.error = None  # an error and the frame that raises it must not keep each other alive
-        assert self.result is not None  # noqa: S101 - for the type checker
-        return self.result
-
-
 class Audience(Protocol):
     """The methods that a core calls, in the order of the wire."""
 
@@ -267,14 +246,8 @@ class ReadersCore(Protocol):
     connection: Connection
     log: SessionLog
 
-    def warn(self, code: WarningCode | StreamWarning, message: str = "", **context: object) -> None:
-        """Raise a warning."""
-
-    def queue_warning(self, warning: StreamWarning) -> None:
-        """Have `on_warning` called with a warning."""
-
-    def ask_stop(self) -> None:
-        """Request a stop."""
+    warnings: Warnings
+    stop: Stopping
 
 
 class Readers:
@@ -340,13 +313,13 @@ class Readers:
             if not self._slow:
                 self._slow = True
                 text = f"{held:,} bytes of unread messages and open requests are held; at {self._limit:,} the session fails."
-                self._core.warn("SLOW_CONSUMER", text, buffered=held, limit=self._limit)
+                self._core.warnings.add("SLOW_CONSUMER", text, buffered=held, limit=self._limit)
         elif held * 4 < self._limit:  # not at half: a reader that stays near it is warned about once
             self._slow = False
 
     def warned(self, warning: StreamWarning) -> None:
         """Pass a warning on to `on_warning` and to the event cursors."""
-        self._core.queue_warning(warning)
+        self._core.warnings.waiting.append(warning)
         self.session_event(WarningRaised(warning))
 
     def broken_line(self, line: BrokenLine) -> None:
@@ -354,7 +327,7 @@ class Readers:
         if isinstance(line, events.BadLine):
             self._core.log.warning("%s", line.error, extra={"code": line.error.reason})
         elif isinstance(line, events.IncompleteLine):
-            self._core.warn(incomplete_last_line(line.line))
+            self._core.warnings.add(incomplete_last_line(line.line))
 
     def turn_changed(self, event: events.TurnStateChanged) -> None:
         turn = self._turns.get(event.turn_id)
@@ -389,8 +362,8 @@ class Readers:
     def exit_timeout_expired(self, kind: str, seconds: float, stderr_tail: bytes) -> None:
         """Warn and stop, if it was `finish` that waited for the exit."""
         if kind == "finish":
-            self._core.warn(did_not_exit(seconds, self._core.connection.conversation.background_tasks))
-            self._core.ask_stop()
+            self._core.warnings.add(did_not_exit(seconds, self._core.connection.conversation.background_tasks))
+            self._core.stop.ask()
 
     def dismiss(self, error: HackamoreError) -> None:
         """End all turns and cursors: their holder returned the session. Open ones raise the error."""

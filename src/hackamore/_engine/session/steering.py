@@ -211,5 +211,5 @@ class SteeredQuery:
             if self.core.terminal_error is not None:
                 self._connection.fail(self.core.terminal_error)
             else:
-                self._session.ask_stop()
+                self._session.stop.ask()
         self.more.wake()

@@ -41,7 +41,6 @@ class StoringCore(ReadersCore, Protocol):
     audience: Any
     callbacks: Callbacks
     deadlines: Deadlines
-    warnings: deque[StreamWarning]
 
     def deliver(self, event: events.MessagesReceived, *, to_cursors: bool = True) -> None:
         """Give messages to the audience; without `to_cursors` to the turns alone."""
@@ -89,7 +88,7 @@ class Storing:
         if full and not self._said_slow:
             self._said_slow = True
             waiting = mirror.waiting + self._held_bytes
-            self._core.warn(
+            self._core.warnings.add(
                 "STORE_SLOW",
                 f"{waiting:,} bytes wait for the session store: no output is read until it has taken some "
                 "(`Limits.mirrored_bytes`). Hooks and permission requests wait as well.",
@@ -277,10 +276,9 @@ class Storing:
         warning = StreamWarning("STORE_FAILED", text, {"key": problem.key, "given_up": problem.given_up})
         warning.exception = problem.exception
         if core.connection.state.over:  # readers have their end: the log and `on_warning` are left
-            core.warnings.append(warning)
-            core.queue_warning(warning)
+            core.warnings.add_after_end(warning)
             return
-        core.warn(warning)
+        core.warnings.add(warning)
         turns = tuple(self._turns) or core.connection.turns.current_ids
         core.audience.messages([_message(problem, core.connection.state.session_id)], turns)
 
@@ -297,7 +295,6 @@ def _ignore(_: StreamWarning) -> None:
 
 
 def _message(problem: Problem, session_id: str | None) -> Message:
-    """Return the message about a problem, as the official package makes it."""
     key = problem.key
     fields: dict[str, Any] = {
         "type": "system",

@@ -157,7 +157,6 @@ def load_steps(
 
 
 def _latest(listed: object) -> str | None:
-    """Return the session with the last append; None if there is none."""
     found = [
         (each["mtime"], each["session_id"])
         for each in (listed if isinstance(listed, (list, tuple)) else ())
@@ -259,7 +258,6 @@ def user_config(options: Options) -> tuple[Path, Path]:
 
 
 def _read_disk(options: Options, session_id: str) -> dict[str, list[Any]]:
-    """Return the entries of a session on this disk, by part; empty if it is not there."""
     config, _ = user_config(options)
     try:
         files = locate(session_id, config_dir=config)

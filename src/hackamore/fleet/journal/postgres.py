@@ -68,7 +68,6 @@ class _Cursor:
 
 @lru_cache(1_000)
 def _translated(statement: str) -> Any:
-    """Return a statement with `%(name)s` for `:name`."""
     return _NAME.sub(r"%(\1)s", statement.replace("%", "%%"))
 
 

@@ -323,7 +323,6 @@ class Cassette:
         return recorded(make(), lambda plan: self._record(plan, options, local, index, name)), local
 
     def _next(self, options: Options, name: str | None) -> tuple[Player | None, int]:
-        """Return the player of a session that is opened now, or None if it is to be recorded; and its index."""
         with self._lock:
             if not self._active:
                 raise CassetteError(

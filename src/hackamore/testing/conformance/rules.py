@@ -197,7 +197,6 @@ async def _stop_ends_the_stubborn(wire: Wire, plan: Plan) -> None:
 
 
 def _gone(wire: Wire, peer: int) -> None:
-    """Check that the peer is gone, where it is a process of this machine."""
     from hackamore.transports.process.processes import identity
 
     for pid in {peer, wire.transport.pid or peer}:

@@ -82,7 +82,6 @@ def check_transport(
 def _run(
     source: TransportSource, shell: Shell, check: TransportCheck, python: Sequence[str], seconds: float
 ) -> tuple[Status, str] | None:
-    """Return the outcome of a check; None if its rule is not for this transport."""
     from hackamore.errors import NotSupportedError
 
     try:

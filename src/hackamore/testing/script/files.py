@@ -172,7 +172,6 @@ def _step(data: Any, place: str) -> Any:
 
 
 def _native(step: Any, data: dict[str, Any], place: str) -> ScriptStep:
-    """Return the step that a step of a file stands for."""
     inner = data.get("agent")
     match step:
         case steps.Calls() if isinstance(inner, list):

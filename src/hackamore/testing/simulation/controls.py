@@ -375,7 +375,6 @@ class Controls(Part):
         return None
 
     def _reload_plugins(self, request: dict[str, Any]) -> Answer:
-        """Answer `reload_plugins`; plugins are not simulated."""
         if request.get("refuse_if_busy") is True and self.host.busy:
             raise Refusal("a turn is running", "reload_plugins_busy")
         if not all(_is_plugin(plugin) for plugin in request.get("add_plugins") or ()):
@@ -453,7 +452,6 @@ class Controls(Part):
     # -- answers ------------------------------------------------------------------------------------------------------
 
     def _call_tool(self, request: dict[str, Any]) -> Answer:
-        """Answer `mcp_call`: call a tool without the model."""
         server = str(request.get("tool", "")).removeprefix("mcp__").partition("__")[0]
         if server in self.state.servers:
             raise Refusal(

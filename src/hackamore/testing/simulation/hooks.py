@@ -65,7 +65,6 @@ class Hooks(Part):
         return sent
 
     def _common(self, event: str, subject: str, agent: Agent | None, *, effort: bool) -> dict[str, Any]:
-        """Return the fields that the input of every hook has."""
         state = self.state
         payload: dict[str, Any] = {
             "session_id": state.session_id,

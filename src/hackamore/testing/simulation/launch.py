@@ -210,7 +210,6 @@ def _command(words: list[str]) -> str | None:
 
 
 def _complaint(found: dict[str, list[str]], last: Callable[[str], str | None]) -> str | None:
-    """Return the text with which the CLI refuses a command line."""
     for name, choices in _CHOICES.items():
         value = last(name)
         if value is not None and value not in choices:

@@ -119,7 +119,6 @@ class Replies(Part):
             self.tasks.progress(agent, step)
 
     def _meta(self, call: steps.Calls, call_id: str) -> dict[str, Any]:
-        """Return the part of the call's frame that describes it."""
         server, name = split_server(call.tool)
         if server not in self.state.servers:
             return {}
@@ -129,7 +128,6 @@ class Replies(Part):
         return {"tool_use_meta": [meta]}
 
     def _open(self, call_id: str, call: steps.Calls, agent: Agent | None) -> None:
-        """Register a call, and call its `PreToolUse` hooks."""
         self.turn.open_calls[call_id] = call
         if self.hooks.has("PreToolUse") and self.state.has_tool(call.tool):
             fields = {"tool_name": seen_name(call.tool), "tool_input": call.input, "tool_use_id": call_id}
@@ -235,7 +233,6 @@ def _block_events(index: int, block: dict[str, Any], chunk: int | None) -> Itera
 
 
 def _completed(call: steps.Calls) -> steps.Calls:
-    """Return a call with the defaults that the CLI adds to its input."""
     if call.tool == "Edit":
         return msgspec.structs.replace(call, input={"replace_all": False, **call.input})
     return call

@@ -401,7 +401,6 @@ class Conversation(Part):
         )
 
     def _refuse_prompt(self, text: str, output: dict[str, Any]) -> None:
-        """End the turn of a prompt that a hook refuses."""
         stopped = output.get("continue") is False
         reason = str(output.get("stopReason" if stopped else "reason") or "")
         if stopped:
@@ -461,7 +460,6 @@ class Conversation(Part):
         return True
 
     def _interrupted(self) -> None:
-        """End the turn that the host has interrupted."""
         turn = self.turn
         self.script.note("the turn is interrupted")
         self.script.interrupted()

@@ -79,7 +79,6 @@ _RARE = (b"headers", b"curl", b"cret", b"-amz", b"xport", b"=", b"j", b"q", b"k"
 
 
 def _rule(sign: str, head: str, rest: str, what: Any = 1, *, also: str = "", low: bool = False) -> _Rule:
-    """Return a rule; `head` and `rest` stand behind its sign."""
     short, whole = (re.compile(_encoded(re.escape(sign) + f"(?:{behind})"), re.DOTALL) for behind in (head, rest))
     rare = next((rare for rare in _RARE if rare in _encoded(sign).lower()), b"")
     return _Rule(_encoded(sign), short, whole, what, low, _encoded(also), rare)
@@ -132,7 +131,6 @@ def _found(data: bytes, groups: list[_Group]) -> Iterator[tuple[_Rule, re.Match[
 
 
 def _place(sign: str, place: str, letters: str = "[A-Za-z0-9]", behind: str = "[A-Za-z0-9]", more: str = "") -> _Rule:
-    """Return the rule of a folder or a name, which is a word."""
     head = f"{_word(re.escape(sign), letters)}(?!{behind})"
     return _rule(sign, head, f"{head}({more})", _encoded(place))
 

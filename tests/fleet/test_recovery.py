@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from hackamore import Budget, BudgetExceededError, Options, Price
-from hackamore.fleet import Task
+from hackamore.fleet import Copy, Folder, Task
 from hackamore.fleet.journal import journal as journal_module
 from hackamore.fleet.journal import open_journal
 from hackamore.fleet.recovery import Recovered, config_folder, recover
@@ -20,7 +21,6 @@ from tests.transcripts.disk import Writer, some_id, tool_use
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from tests.fleet.conftest import Making
 
@@ -245,6 +245,25 @@ def test_an_answer_of_another_prompt_is_not_the_answer(making: Making, tmp_path:
     assert (row.state, row.text, row.attempt) == ("succeeded", "Done.", 2)
     assert row.tokens > 15
     assert len(cli.sessions()) == 1
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_file_that_a_killed_cli_was_writing_is_no_work(making: Making, tmp_path: Path, own: bool) -> None:
+    """The CLI writes beside a file and renames that. A branch of a killed task had both (2.1.330)."""
+    source = tmp_path / "source"
+    (source / "shop").mkdir(parents=True)
+    unfinished = "cart.py.tmp.4194304.3a5250135dd0"
+    kept = ["cart.py", "cart.py.tmp.41943.3a5250135dd0", f"{unfinished}.md", "cart.py.tmp.4194304.notes"]
+    for name in [*kept, unfinished]:
+        (source / "shop" / name).touch()
+    [task] = tasks(1)
+    kill(tmp_path, task, Options(), usd=0, tokens=0)
+    fleet = making(workspace=Copy(source) if own else Folder(source))
+    row = finished(fleet, [task])["task-0"]
+    assert (row.state, row.attempt) == ("succeeded", 2)
+    assert row.folder is not None
+    found = sorted(path.name for path in (Path(row.folder) / "shop").iterdir())
+    assert found == sorted(kept if own else [*kept, unfinished])  # in the folder of a user nothing is removed
 
 
 @pytest.mark.parametrize("replies", [0, 1, 2])

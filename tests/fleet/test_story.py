@@ -42,6 +42,8 @@ def test_thirty_findings(tmp_path: Path, claude_path: str, capsys: pytest.Captur
     assert {row.state for row in rows} == {"succeeded"}
     merged = git(project, "branch", "--format=%(refname:short)", "--merged").split()
     assert {row.branch for row in rows} <= set(merged)
+    files = {"__init__.py", *(f"part_{number}.py" for number in range(5))}
+    assert {path.name for path in (project / "shop").iterdir() if path.is_file()} == files, "a killed CLI left a file"
     text = "".join(path.read_text() for path in (project / "shop").iterdir() if path.is_file())
     assert all(line.good in text and line.bad not in text for line in example.LINES.values())
 

@@ -25,10 +25,11 @@ from hackamore.fleet.checking import CommandError, Refused, check
 from hackamore.fleet.classify import cause_of
 from hackamore.fleet.log import AttemptLog
 from hackamore.fleet.orders import Ended
-from hackamore.fleet.recovery import NANO, Recovered, config_folder, recover
+from hackamore.fleet.recovery import NANO, Recovered, config_folder, recover, remove_unfinished
 from hackamore.fleet.states import CAUSES, Cause, State, Trigger
 from hackamore.fleet.task import Answer
 from hackamore.fleet.watching import AttemptWatch
+from hackamore.fleet.workspaces import Folder
 from hackamore.messages import RateLimitedError
 from hackamore.options.retry import CONTINUE, back_off
 from hackamore.storage.holders import process_name
@@ -230,6 +231,9 @@ class AttemptRun:
         if lease.process is not None:
             end_orphan(lease.process)
         self._prepare()
+        if lease.process is not None and self._place is not None and not isinstance(self.order.workspace, Folder):
+            for path in remove_unfinished(self._folder, lease.process):  # else it is committed with the work
+                self._log.info("Task %r: removed %s, which a killed CLI had not finished", lease.task, path)
         found = self._settle_earlier()
         if lease.answered:
             return lease.text or "", lease.output

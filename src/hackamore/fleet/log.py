@@ -21,13 +21,8 @@ class AttemptLog(Log):
         self._attempt = None if lease is None else lease.attempt
 
     def ids(self) -> dict[str, Any]:
-        return {
-            "session_id": self.session_id,
-            "turn_id": None,
-            "pid": self.pid,
-            "task": self._task,
-            "attempt": self._attempt,
-        }
+        ids = {"session_id": self.session_id, "turn_id": None, "pid": self.pid}
+        return {**ids, "task": self._task, "attempt": self._attempt}
 
 
 logger: AttemptLog = AttemptLog()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -13,6 +15,7 @@ from hackamore.activity.tree import answered
 from hackamore.errors import SessionNotFoundError, TranscriptError
 from hackamore.messages import AssistantMessage, TextBlock, ToolResultBlock, ToolUseBlock
 from hackamore.options.environment import inherited_variables
+from hackamore.storage.holders import identity_in
 from hackamore.transcripts.transcript import read
 
 if TYPE_CHECKING:
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
     from hackamore.options.options import Options
     from hackamore.transcripts.transcript import Transcript
 
-__all__ = ["Recovered", "config_folder", "recover"]
+__all__ = ["Recovered", "config_folder", "recover", "remove_unfinished"]
 
 NANO = 1_000_000_000
 _OUTPUT_TOOL = "StructuredOutput"
@@ -54,6 +57,19 @@ def config_folder(options: Options) -> str:
     return environment.get("CLAUDE_CONFIG_DIR") or os.path.join(
         environment.get("HOME") or os.path.expanduser("~"), ".claude"
     )
+
+
+def remove_unfinished(folder: str, process: str) -> list[str]:
+    """Remove the files that a killed CLI had not finished, and return them: 2.1.330 writes `NAME.tmp.PID.HEX`, and renames that."""
+    unfinished = re.compile(rf".+\.tmp\.{identity_in(process)[0]}\.[0-9a-f]{{12}}", re.DOTALL)
+    removed = []
+    for root, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name != ".git"]
+        for path in [os.path.join(root, name) for name in names if unfinished.fullmatch(name)]:
+            with suppress(OSError):
+                os.unlink(path)
+                removed.append(path)
+    return removed
 
 
 def recover(

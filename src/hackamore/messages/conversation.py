@@ -407,11 +407,9 @@ class UserMessage(Message, frozen=True, kw_only=True, tag="user"):
     def text(self) -> str:
         """The content if it is a string, else the text of its text blocks, joined; empty if there is none."""
         content = self.message.content
-        return (
-            content
-            if isinstance(content, str)
-            else "".join([block.text for block in content if isinstance(block, TextBlock)])
-        )
+        if isinstance(content, str):
+            return content
+        return "".join([block.text for block in content if isinstance(block, TextBlock)])
 
     @decoded_once
     def tool_use_result(self) -> Any:

@@ -15,7 +15,7 @@ from hackamore._engine.protocol.diagnostics import did_not_exit, incomplete_last
 from hackamore._engine.protocol.states.query import ONE_SHOT, State, Trigger, Yield
 from hackamore._engine.protocol.states.session import Ending
 from hackamore.errors import DecodeError, DecodeErrorLimitError, LineTooLongError, PartialResult, StreamWarning
-from hackamore.messages import AssistantMessage, ResultMessage, StreamEvent, TextBlock, decode
+from hackamore.messages import AssistantMessage, ResultMessage, StreamEvent, decode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -117,9 +117,7 @@ def last_text(messages: Sequence[Message]) -> str:
 
 
 def _text(message: Message) -> str:
-    if not isinstance(message, AssistantMessage) or message.parent_tool_use_id is not None:
-        return ""
-    return "".join([block.text for block in message.content if isinstance(block, TextBlock)])
+    return message.text if isinstance(message, AssistantMessage) and message.parent_tool_use_id is None else ""
 
 
 class TextDeltas:

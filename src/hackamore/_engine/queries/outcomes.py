@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from hackamore._engine.queries.ending import last_text, partial_of
 from hackamore.checked.schemas import decode_output
 from hackamore.errors import Diagnostic, HackamoreError, OptionsError, ProcessError, SessionNotFoundError, StreamWarning
-from hackamore.messages import AssistantMessage, ResultError, TextBlock, ToolResultBlock, ToolUseBlock, UserMessage
+from hackamore.messages import AssistantMessage, ResultError, TextBlock, ToolResultBlock, UserMessage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -193,19 +193,13 @@ def _result_of(collected: CollectResult, *, check: bool) -> ResultMessage:
 
 def last_refusal(messages: Sequence[Message]) -> str:
     """Return the last error that the CLI reported to the model about its structured output; empty if there is none."""
-    calls: set[str] = set()
+    from hackamore.activity.tree import answered
+
     refusal = ""
-    for message in messages:
-        if isinstance(message, AssistantMessage):
-            calls.update(
-                block.id  # the CLI has the model answer a schema by a call of this tool
-                for block in message.content
-                if isinstance(block, ToolUseBlock) and block.name == "StructuredOutput"
-            )
-        elif isinstance(message, UserMessage) and not isinstance(message.content, str):
-            for block in message.content:
-                if isinstance(block, ToolResultBlock) and block.tool_use_id in calls and block.is_error:
-                    refusal = _text_of(block)
+    for call, result, _ in answered(each for each in messages if isinstance(each, AssistantMessage | UserMessage)):
+        # The CLI has the model answer a schema by a call of this tool.
+        if call.name == "StructuredOutput" and result.is_error:
+            refusal = _text_of(result)
     return refusal
 
 

@@ -121,7 +121,6 @@ def read_form(path: str, lines: list[str], start: int = 1, total: int | None = N
 
 
 def _is_silent(command: str) -> bool:
-    """Return whether a shell command prints nothing if it succeeds."""
     return command.partition(" ")[0] in _SILENT
 
 

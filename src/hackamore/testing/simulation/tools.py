@@ -292,7 +292,6 @@ class Tools(Part):
             self.state.used.update(self._tools_of(task.agent))
 
     def _tools_of(self, agent: Agent) -> list[str]:
-        """Return the names of the tools that a subagent called and that exist, sorted."""
         return [tool for tool in sorted({call.tool for call in self.tasks.uses(agent.id)}) if self.state.has_tool(tool)]
 
     def _work(self, call: steps.Calls, agent: Agent) -> Steps[None]:

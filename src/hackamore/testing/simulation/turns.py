@@ -315,7 +315,6 @@ class Conversation(Part):
         return True
 
     def _say_synthetic(self, text: str) -> None:
-        """Send the model a text that no user has sent."""
         self.host.user([{"type": "text", "text": text}], isSynthetic=True)
         self.turn.user_frames += 1
 
@@ -344,7 +343,6 @@ class Conversation(Part):
             self.host.report_state("idle")
 
     def _local(self, command: str) -> None:
-        """End the turn of a command that the CLI answers itself."""
         self._finish(result="", num_turns=0, stop_reason=None, terminal_reason=None, local_command=command)
 
     def _error(self, subtype: str, reason: str, text: str, stop_reason: str | None, **more: Any) -> None:

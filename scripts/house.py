@@ -26,7 +26,7 @@ FACADES = {"hackamore", "hackamore.sync"}
 LIMITS = {
     "rooms": 30,
     "floors": 12,
-    "arrows": 156,
+    "arrows": 154,
     "arrows up": 0,
     "circles": 1,
     "circles across packages": 0,

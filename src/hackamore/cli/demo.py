@@ -14,14 +14,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hackamore import find_cli
+from hackamore import HookMatcher, HookOutput, find_cli, tool, tool_server
 from hackamore.activity.words import clean
 from hackamore.aio.session import Session
 from hackamore.checked.schemas import decode_output
 from hackamore.cli.running import FAILED, NOT_STARTED, run_async, show_query
 from hackamore.cli.transcript import Transcript, summary
 from hackamore.errors import CLINotFoundError
-from hackamore.hooks import HookMatcher, HookOutput
 from hackamore.messages import (
     AssistantMessage,
     CommandLifecycleMessage,
@@ -36,7 +35,6 @@ from hackamore.options.bounds import Timeouts
 from hackamore.options.options import Options
 from hackamore.permissions import Allow, Deny
 from hackamore.testing import Reply, Script, Thinking, ToolCall
-from hackamore.tools import tool, tool_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from hackamore import Budget
 from hackamore.activity.words import one_line
-from hackamore.budgets.budget import Budget
 from hackamore.cli import trace_page
 from hackamore.cli.flags import build_options
 from hackamore.cli.fleet_flags import ENGINES, KEPT, STATES

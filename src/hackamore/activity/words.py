@@ -10,7 +10,7 @@ from hackamore.errors import escape_unsafe
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["AGENT_TOOLS", "clean", "one_line", "telling"]
+__all__ = ["AGENT_TOOLS", "as_list", "blocks_of", "clean", "one_line", "telling", "text_of"]
 
 AGENT_TOOLS = frozenset({"Agent", "Task"})
 """Tools that start a subagent; the second one is the name of before."""
@@ -43,3 +43,22 @@ def one_line(text: object) -> str:
 def telling(arguments: Mapping[str, Any]) -> str | None:
     """Return the name of the argument that says most about a call; None if there is none of those that tools usually have."""
     return next((name for name in _TELLING if isinstance(value := arguments.get(name), str) and value), None)
+
+
+def as_list(value: Any) -> list[Any]:
+    """Return a list; an empty one if it is something else."""
+    return value if isinstance(value, list) else []
+
+
+def blocks_of(content: Any) -> list[dict[str, Any]]:
+    """Return content blocks; a text is one block."""
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return [block for block in as_list(content) if isinstance(block, dict)]
+
+
+def text_of(content: Any) -> str:
+    """Return content blocks as text; blocks of other kinds as their kind in brackets."""
+    return "\n".join(
+        str(block["text"]) if "text" in block else f"[{block.get('type', 'block')}]" for block in blocks_of(content)
+    )

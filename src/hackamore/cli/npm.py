@@ -231,7 +231,6 @@ def _open(url: str, headers: dict[str, str] | None = None) -> Any:
 
 
 def _token(url: str) -> str | None:
-    """Return the token that `.npmrc` has for this registry, as `//host/path/:_authToken`."""
     parts = urllib.parse.urlsplit(url)
     if parts.scheme != "https" and parts.hostname not in ("127.0.0.1", "localhost", "::1"):
         return None

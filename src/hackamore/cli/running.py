@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import re
@@ -17,17 +16,16 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
 from hackamore.activity.words import one_line
 from hackamore.cli.flags import LOG_LEVELS, build_options, read_prompt
-from hackamore.cli.transcript import FinalText, RawLines, Transcript
 from hackamore.errors import HackamoreError, OptionsError, StartError, StreamWarning
-from hackamore.messages import ResultError
 from hackamore.runtime.log import one_line as one_log_line
-from hackamore.sync import query
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable, Coroutine, Iterator, Mapping
     from types import FrameType
 
     from hackamore.cli.terminal import Terminal
+    from hackamore.cli.transcript import FinalText, RawLines, Transcript
     from hackamore.messages import ResultMessage
     from hackamore.options.options import Options
     from hackamore.sync import QueryStream
@@ -145,6 +143,8 @@ View: TypeAlias = "RawLines | FinalText | Transcript"
 
 def run(given: Mapping[str, Any], terminal: Terminal) -> int:
     """Run a prompt, show the answer as it arrives, return the exit code."""
+    from hackamore.cli.transcript import FinalText, RawLines, Transcript  # not for `--help`, which shows at once
+
     quiet, as_json = bool(given.get("quiet")), bool(given.get("as_json"))
     if quiet and as_json:
         raise OptionsError("--json and --quiet exclude each other.", field="json")
@@ -165,6 +165,8 @@ def show_query(
         view: shows the items; None shows nothing.
         terminal: shows a spinner, and how to resume after an interrupt; None shows neither.
     """
+    from hackamore.sync import query
+
     stream = query(prompt, options)
     spinning = nullcontext() if terminal is None else terminal.spinning("Starting Claude Code")
     with spinning, nullcontext() if view is None else _items_shown():
@@ -191,6 +193,8 @@ def _note_session(item: Any, terminal: Terminal) -> None:
 
 def run_async(terminal: Terminal, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Return what a coroutine returns, on an event loop of its own; a signal cancels it, and is raised when it has ended."""
+    import asyncio
+
     number: list[int] = []
     task: list[asyncio.Task[T]] = []
 
@@ -250,8 +254,12 @@ def _guarded(terminal: Terminal, action: Callable[[], int]) -> int:
     except OptionsError as error:
         terminal.error(str(error))
         return USAGE
-    except (HackamoreError, ResultError, StreamWarning) as error:
+    except Exception as error:
+        from hackamore.messages import ResultError
+
         # A warning is raised where a filter (`python -W error`) makes errors of warnings.
+        if not isinstance(error, HackamoreError | ResultError | StreamWarning):
+            raise
         terminal.error(str(error))
         return FAILED
     return code

@@ -87,7 +87,6 @@ def _time(text: str | None, name: str) -> datetime | None:
 
 
 def _place(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of `list` and `prune` for the flags."""
     return {"project": given.get("project"), "all_projects": bool(given.get("all_projects"))}
 
 

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from hackamore.activity.tree import is_call, is_result
+from hackamore.activity.words import text_of
 from hackamore.cli.running import FAILED, USAGE
 from hackamore.cli.terminal import escape_json
 from hackamore.cli.trace_page import UnreadableError, read, warn
 from hackamore.errors import escape_terminal
 from hackamore.traces.compare import block_at, frame_at, prompt_text
-from hackamore.traces.items import as_object, text_of
+from hackamore.traces.items import as_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from hackamore.activity.prices import sum_of, tokens_of, tokens_of_model
 from hackamore.activity.tree import CALLS, RESULTS, Calls
-from hackamore.activity.words import clean, one_line, telling
+from hackamore.activity.words import clean, one_line, telling, text_of
 from hackamore.cli.terminal import escape_json
 from hackamore.errors import DecodeError, StreamWarning
 from hackamore.messages import AssistantMessage, ResultError, ResultMessage, StreamEvent, TextBlock, UserMessage
 from hackamore.messages import content as blocks
 from hackamore.messages import stream as stream_messages
 from hackamore.messages import system as system_messages
-from hackamore.traces.items import text_of
 
 if TYPE_CHECKING:
     from hackamore.cli.terminal import Channel, Terminal

@@ -11,7 +11,7 @@ from hackamore.activity.decisions import decision
 from hackamore.activity.prices import Tokens, sum_of
 from hackamore.activity.replies import Replies, Reply, Results
 from hackamore.activity.tree import INTERRUPTED, Calls, is_call, is_result, typed
-from hackamore.activity.words import AGENT_TOOLS, telling
+from hackamore.activity.words import AGENT_TOOLS, as_list, blocks_of, telling, text_of
 from hackamore.messages import ResultMessage, from_data
 from hackamore.traces.items import (
     LANES,
@@ -21,11 +21,8 @@ from hackamore.traces.items import (
     Session,
     Stop,
     as_cost,
-    as_list,
     as_object,
-    blocks_of,
     short,
-    text_of,
 )
 
 __all__ = ["Builder", "SessionBuilder", "call_title"]

@@ -8,7 +8,8 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from hackamore.traces.items import as_object, blocks_of, text_of
+from hackamore.activity.words import blocks_of, text_of
+from hackamore.traces.items import as_object
 from hackamore.transports.recording.reading import object_of
 
 if TYPE_CHECKING:

@@ -222,27 +222,8 @@ def as_object(value: Any, *names: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def as_list(value: Any) -> list[Any]:
-    """Return a list; an empty one if it is something else."""
-    return value if isinstance(value, list) else []
-
-
 def as_cost(value: Any) -> float | None:
     """Return an amount of dollars; None if it is something else, or more than a float holds."""
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 2**53:
         return float(value)
     return None
-
-
-def blocks_of(content: Any) -> list[dict[str, Any]]:
-    """Return content blocks; a text is one block."""
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}]
-    return [block for block in as_list(content) if isinstance(block, dict)]
-
-
-def text_of(content: Any) -> str:
-    """Return content blocks as text; blocks of other kinds as their kind in brackets."""
-    return "\n".join(
-        str(block["text"]) if "text" in block else f"[{block.get('type', 'block')}]" for block in blocks_of(content)
-    )

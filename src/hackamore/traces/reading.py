@@ -12,11 +12,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hackamore.activity.words import text_of
 from hackamore.errors import DecodeError, SessionNotFoundError, escape_terminal
 from hackamore.messages.base import plain, repair_surrogates
 from hackamore.storage.places import SessionFiles, is_session_id, locate
 from hackamore.traces.builder import Builder, SessionBuilder
-from hackamore.traces.items import as_cost, as_object, short, text_of
+from hackamore.traces.items import as_cost, as_object, short
 from hackamore.transcripts.entries import decode_entry, meta_of
 from hackamore.transcripts.listing import info_of
 from hackamore.transports.recording.reading import Entry, entry_of, version_problem

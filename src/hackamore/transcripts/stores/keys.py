@@ -175,7 +175,6 @@ class Adapter:
         raise NotImplementedError
 
     def _sessions(self, project: str) -> list[tuple[str, int]]:
-        """Return the sessions of a project, each with the time of its last append."""
         raise NotImplementedError
 
     def _parts(self, project: str, session: str) -> list[str]:

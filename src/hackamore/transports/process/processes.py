@@ -98,7 +98,6 @@ def _proc_names() -> list[str]:
 
 
 def _linux_status(pid: int) -> tuple[str, int, str] | None:
-    """Return state, parent and start time."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             # The command name is in brackets and may hold brackets and spaces: the fields begin after the last bracket.

@@ -504,7 +504,6 @@ class Pieces:
 
 
 def _ended(line: bytes) -> tuple[tuple[Any, ...], ...]:
-    """Return the conversation whose block a line of the CLI ends."""
     if not any(sign in line for sign in _ENDS):
         return ()
     try:

@@ -275,7 +275,8 @@ def test_a_start_that_fails(shell: Shell, playing: StandIn, start: Any, kind: An
         assert not alive(session.pid)
         if not isinstance(turn, BaseException):  # else the CLI was gone before the prompt
             turn = await raised(lambda: turn.result(), kind)
-        assert type(turn) is kind
+        # Between the end of its stdin and its exit nobody knows the cause: a prompt of this moment is refused.
+        assert type(turn) is kind or (type(turn) is SessionClosedError and not turn.expected)
         await raised(lambda: session.get_usage(), kind)
         await got(session.stop())
 

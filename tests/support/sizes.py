@@ -33,6 +33,7 @@ SIZES = {
     "interleavings of holders": Size(12, 500, 1000),
     "conversations": Size(10, 60, 200),
     "runs of the real CLI": Size(50, 200, 1000),
+    "recordings with hostile texts": Size(40, 100, 1000),
 }
 STORM = bool(os.environ.get("HACKAMORE_TEST_STORM"))
 _TIER = 2 if STORM else int(os.environ.get("HACKAMORE_TEST_THOROUGH") == "1")

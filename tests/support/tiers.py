@@ -52,6 +52,10 @@ SLOW = (
     "real_cli/test_one_shot.py::test_awkward_prompts_arrive_as_they_are", "cli/test_real_cli.py::test_demo_interrupted",
     "contract/test_behaviours.py::test_ci_insists_that_they_ran", "project/test_growth.py::test_a_cost_that_grows_fails",
     "fleet/test_story", "transports/recording/test_linear", "transcripts/stores/test_kills", "cli/test_trace_page",
+    "cli/test_fleet_command", "cli/test_help.py::test_no_page_cuts", "cli/test_simulate", "cli/test_sessions_command", "cli/test_trace.py",
+    "cli/test_install", "cli/test_log", "storage/test_same_file.py::test_random_interleavings",
+    "fleet/test_executors", "fleet/test_storm", "fleet/test_journal_stores", "pool/test_holding", "testing/simulation/test_sessions",
+    "transcripts/stores/test_model", "session/test_life.py::test_a_cli_that_closes", "queries/test_one_shot.py::test_a_process_that_closes",
 )  # fmt: skip
 
 
@@ -79,7 +83,7 @@ def left_out(test: Described) -> str | None:
     if test.among(NODE):
         return "tests of npm packages"
     if test.among(SLOW):
-        return "slow tests: plugins, imports, generated modules, type checkers, hundreds of sessions, a browser, Dask, untrusted text"
+        return "slow tests: most commands, plugins, imports, type checkers, hundreds of sessions, a browser, Dask, untrusted text"
     if test.real_cli and not test.among(MAIN_PATHS):
         return "tests of the real CLI beyond its main paths"
     if test.shell in OTHER_SHELLS and not test.among(ON_EVERY_SHELL):

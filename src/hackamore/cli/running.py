@@ -143,7 +143,7 @@ View: TypeAlias = "RawLines | FinalText | Transcript"
 
 def run(given: Mapping[str, Any], terminal: Terminal) -> int:
     """Run a prompt, show the answer as it arrives, return the exit code."""
-    from hackamore.cli.transcript import FinalText, RawLines, Transcript  # not for `--help`, which shows at once
+    from hackamore.cli.transcript import FinalText, RawLines, Transcript  # `--help` needs none of it
 
     quiet, as_json = bool(given.get("quiet")), bool(given.get("as_json"))
     if quiet and as_json:

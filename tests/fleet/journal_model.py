@@ -11,7 +11,7 @@ import pytest
 
 from hackamore.errors import TaskChangedError
 from hackamore.fleet.journal import Journal, Lease
-from hackamore.fleet.states import HELD, OVER, TASK, Cause, State, Trigger
+from hackamore.fleet.states import HELD, OVER, TASK, Cause, Opening, State, Trigger
 from hackamore.fleet.task import Spec
 from hackamore.storage.holders import holder_name
 from tests.support.journals import open_tasks
@@ -134,7 +134,7 @@ class Model:
         for lease, item in zip(found, ready, strict=True):
             resumed = item.said or item.answered
             assert (lease.attempt, lease.resumed) == (len(item.tries) + 1, resumed)
-            assert (lease.answered, lease.text) == (item.answered, item.text if item.answered else None)
+            assert (lease.opening is Opening.CHECK, lease.text) == (item.answered, item.text if item.answered else None)
             assert lease.failures == item.failures
             assert not (resumed and item.feedback) or lease.prompt == item.feedback
             assert (lease.session_id in {each.session for each in item.tries}) == resumed

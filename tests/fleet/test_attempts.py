@@ -24,7 +24,7 @@ from hackamore.fleet.checking import CommandError, Refused, check
 from hackamore.fleet.classify import cause_of
 from hackamore.fleet.journal import Journal, Lease, open_journal
 from hackamore.fleet.orders import Ended, Order
-from hackamore.fleet.states import Cause
+from hackamore.fleet.states import Cause, Opening
 from hackamore.fleet.task import spec_of
 from hackamore.messages import AuthenticationError, RateLimitedError, ResultError, ResultMessage
 from hackamore.testing import Script, SimulatedCLI
@@ -521,9 +521,8 @@ def test_an_answer_that_no_longer_fits_its_type_is_refused(opened: Journal, answ
     """It was kept by an earlier attempt; a lease that has none asks for it."""
     task = Task("a", "Do it", verify=lambda _: True, output_type=int)
     order = order_of(opened, task)
-    lease: Lease = msgspec.structs.replace(
-        order.lease, answered=answered, resumed=answered, text="four", output='{"value":"four"}'
-    )
+    opening = Opening.CHECK if answered else Opening.NEW
+    lease: Lease = msgspec.structs.replace(order.lease, opening=opening, text="four", output='{"value":"four"}')
     script = Script().user().calls("StructuredOutput", {"value": 4})
     found = run_of(opened, msgspec.structs.replace(order, lease=lease), script).run()
     assert found.cause is (Cause.VERIFY if answered else None)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from hackamore.errors import JournalError, TaskChangedError
 from hackamore.fleet import Task
 from hackamore.fleet.journal import Journal, Lease, open_journal
 from hackamore.fleet.journal.journal import LEASE_SECONDS, MOST_LOSSES
-from hackamore.fleet.states import HELD, OVER, TASK, Cause, State, Trigger
+from hackamore.fleet.states import HELD, OPENING, OVER, TASK, Cause, Opening, State, Trigger
 from hackamore.fleet.task import Spec
 from hackamore.fleet.worker import BEAT_SECONDS
 from hackamore.storage.holders import holder_name
@@ -79,7 +80,7 @@ def bring(journal: Journal, task: str, state: State) -> Lease:
     """Bring a new task into a state; return its last attempt."""
     add(journal, task)
     lease = Lease(
-        task=task, attempt=1, holder=ME, session_id="none", resumed=False, prompt=None, before=None, answered=False,
+        task=task, attempt=1, holder=ME, session_id="none", opening=Opening.NEW, prompt=None, before=None,
         text=None, output=None, failures=0, process=None,
     )  # fmt: skip
     match state:
@@ -522,19 +523,28 @@ def test_retry(journal: Journal) -> None:
     assert (journal.cancel(None), journal.retry(None)) == (3, 3)
 
 
+def test_each_attempt_has_one_way_to_begin() -> None:
+    """An answer that is written down is never asked for again, and a session without its prompt is not resumed."""
+    assert set(OPENING) == set(product((False, True), repeat=3))
+    for (has_answer, reachable, unsent), opening in OPENING.items():
+        assert (opening is Opening.CHECK) is has_answer
+        assert (opening is Opening.NEW) is (not has_answer and not reachable)
+        assert (opening is Opening.CORRECT) is (not has_answer and reachable and unsent)
+
+
 def test_an_answer_is_kept_for_its_check(journal: Journal) -> None:
     add(journal, "kept", "refused")
     for name in ("kept", "refused"):
         answered(journal, name)
     journal.leave(ME)
     again = take(journal, "kept")
-    assert (again.resumed, again.answered, again.text) == (True, True, "Done.")
+    assert (again.opening, again.text) == (Opening.CHECK, "Done.")
     refused = begun(journal, "refused")
     journal.answer(refused, ME, text="Done.", output=None)
     journal.finish(refused, ME, Trigger.POSTPONED, cause=Cause.VERIFY, counted=True, feedback="Correct it.")
     after = take(journal, "refused")
-    assert (after.answered, after.text, after.failures) == (False, None, 1)
-    assert (after.resumed, after.session_id, after.prompt) == (True, refused.session_id, "Correct it.")
+    assert (after.opening, after.text, after.failures) == (Opening.CORRECT, None, 1)
+    assert (after.session_id, after.prompt) == (refused.session_id, "Correct it.")
 
 
 # -- spending ----------------------------------------------------------------------------------------------------------

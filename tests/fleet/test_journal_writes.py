@@ -11,7 +11,7 @@ import pytest
 
 from hackamore.fleet.journal import Lease
 from hackamore.fleet.journal import journal as module
-from hackamore.fleet.states import Cause, Trigger
+from hackamore.fleet.states import Cause, Opening, Trigger
 from hackamore.fleet.task import Spec
 from hackamore.storage.holders import holder_name
 from tests.support.journals import next_due
@@ -157,24 +157,24 @@ def test_a_lease_writes_its_attempt(journal: Journal, crowd: dict[str, Lease]) -
 def test_the_attempt_after_a_refused_answer_continues_its_session(journal: Journal, crowd: dict[str, Lease]) -> None:
     assert journal.lease(ME, 1, {"waits"}, 4999.0) == []
     again = take(journal, "waits", ME, 5000.0)  # it crashed while its answer was checked
-    assert (again.session_id, again.resumed, again.prompt, again.answered) == ("session-4", True, None, True)
+    assert (again.session_id, again.opening, again.prompt) == ("session-4", Opening.CHECK, None)
     journal.retry(["failed"])
     refused = begun(journal, "failed")
-    assert (refused.session_id, refused.resumed, refused.prompt, refused.answered) == (
-        "session-5", True, "Correct it.", False,
-    )  # fmt: skip
+    assert (refused.session_id, refused.opening, refused.prompt) == ("session-5", Opening.CORRECT, "Correct it.")
     journal.finish(refused, ME, Trigger.GIVEN_BACK, cause=Cause.STOPPED)  # before its prompt was sent
     unsent = begun(journal, "failed")
+    assert unsent.opening is Opening.CORRECT
     assert (unsent.session_id, unsent.prompt, unsent.before) == ("session-5", "Correct it.", "Correct it.")
     journal.note(unsent, ME, process="cli")
     journal.finish(unsent, ME, Trigger.GIVEN_BACK, cause=Cause.STOPPED)
     sent = begun(journal, "failed")
+    assert sent.opening is Opening.CONTINUE
     assert (sent.session_id, sent.prompt, sent.before) == ("session-5", None, "Correct it.")
     # The session is gone, and so is the new one before its prompt was sent.
     journal.note(sent, ME, process="cli", session_id="session-8")
     journal.finish(sent, ME, Trigger.GIVEN_BACK, cause=Cause.STOPPED)
     fresh = take(journal, "failed", ME)
-    assert (fresh.session_id, fresh.resumed, fresh.prompt, fresh.before) == ("session-7", False, None, None)
+    assert (fresh.session_id, fresh.opening, fresh.prompt, fresh.before) == ("session-7", Opening.NEW, None, None)
 
 
 def test_a_note_is_of_one_attempt(journal: Journal, crowd: dict[str, Lease]) -> None:

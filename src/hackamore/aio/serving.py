@@ -100,7 +100,6 @@ class Serving:
             self._do(lambda: self._connection.finish(job, outcome, error))
 
     def _move(self) -> None:
-        """Start and stop tools, write, and read on."""
         connection, pipes = self._connection, self._pipes
         assert pipes is not None  # noqa: S101 - set before anything is received
         self._moving = True

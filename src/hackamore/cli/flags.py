@@ -52,7 +52,6 @@ _SPECIAL = re.compile(r"[^\w.,/@%+:-]")
 
 
 def _complete(*choices: str) -> Callable[[str], list[str]]:
-    """Return the completion of a flag with these values."""
 
     def complete(incomplete: str) -> list[str]:
         return [choice for choice in choices if choice.startswith(incomplete)]

@@ -261,7 +261,6 @@ def _from_python(path: str, name: str) -> Iterator[tuple[str, Task]]:
 
 
 def _called(function: Callable[[], Any], path: str, name: str) -> Any:
-    """Return what code of the file returns; an exception gets its place."""
     try:
         return function()
     except (Exception, SystemExit) as error:

@@ -269,7 +269,6 @@ def _always(request: PermissionRequest) -> AddRules:
 
 
 def _readable(given: Mapping[str, Any]) -> str:
-    """Return every argument, nothing left out."""
     parts = []
     for name, value in given.items():
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

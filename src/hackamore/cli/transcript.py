@@ -349,7 +349,6 @@ def _show_trouble(terminal: Terminal, item: StreamWarning | DecodeError) -> None
 
 
 def _note(message: Message, terminal: Terminal) -> tuple[str, str] | None:
-    """Return a line for standard error, and its style."""
     match message:
         case system_messages.APIRetryMessage():
             status = f" {message.error_status}" if message.error_status else ""

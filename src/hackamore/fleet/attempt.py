@@ -26,7 +26,7 @@ from hackamore.fleet.classify import cause_of
 from hackamore.fleet.log import AttemptLog
 from hackamore.fleet.orders import Ended
 from hackamore.fleet.recovery import NANO, Recovered, config_folder, recover, remove_unfinished
-from hackamore.fleet.states import CAUSES, Cause, State, Trigger
+from hackamore.fleet.states import CAUSES, Cause, Opening, State, Trigger
 from hackamore.fleet.task import Answer
 from hackamore.fleet.watching import AttemptWatch
 from hackamore.fleet.workspaces import Folder
@@ -235,9 +235,9 @@ class AttemptRun:
             for path in remove_unfinished(self._folder, lease.process):  # else it is committed with the work
                 self._log.info("Task %r: removed %s, which a killed CLI had not finished", lease.task, path)
         found = self._settle_earlier()
-        if lease.answered:
+        if lease.opening is Opening.CHECK:
             return lease.text or "", lease.output
-        if found is not None and found.answered and lease.resumed and lease.prompt is None:
+        if lease.opening is Opening.CONTINUE and found is not None and found.answered:
             return found.text, found.output
         return None
 
@@ -281,7 +281,7 @@ class AttemptRun:
 
     def _ask(self) -> tuple[str, str | None]:
         lease = self._lease
-        if not lease.resumed:
+        if lease.opening is Opening.NEW:
             return self._query(self.order.task.prompt, {"session_id": self._session_id})
         try:
             return self._query(lease.prompt or CONTINUE, {"resume": self._session_id})
@@ -402,7 +402,6 @@ class AttemptRun:
         self._remember_state(Trigger.ACCEPTED, written=written)
 
     def _remember_state(self, trigger: Trigger, *, written: bool) -> None:
-        """Keep the state that the task is in now, unless another worker has it."""
         if written:
             self._next = _NEXT[trigger]
             self._log.debug("Task %r: %s after attempt %d", self._lease.task, self._next.word, self._lease.attempt)

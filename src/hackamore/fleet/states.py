@@ -69,6 +69,25 @@ TASK: dict[tuple[State, Trigger], State] = {
 }
 
 
+class Opening(Member):
+    """How an attempt begins."""
+
+    NEW = auto()  # with the task's prompt, in a new session
+    CORRECT = auto()  # with a prompt that was not sent yet, that of a refusal say, in the session of the attempt before
+    CONTINUE = auto()  # in the session of the attempt before, whose transcript may have the answer
+    CHECK = auto()  # with the answer of an earlier attempt, which is written down
+
+
+OPENING: dict[tuple[bool, bool, bool], Opening] = {
+    (False, False, False): Opening.NEW,
+    (False, False, True): Opening.NEW,
+    (False, True, False): Opening.CONTINUE,
+    (False, True, True): Opening.CORRECT,
+    **{(True, reachable, unsent): Opening.CHECK for reachable in (False, True) for unsent in (False, True)},
+}
+"""By three facts: there is an answer; the session may be resumed, and its prompt arrived; a prompt waits to be sent."""
+
+
 class Cause(Member):
     """Why an attempt ended without an accepted answer."""
 

@@ -241,7 +241,6 @@ def spec_of(task: Task, options: Options, retry: Retry, salt: bytes) -> Spec:
 
 
 def _plain_options(options: Options, salt: bytes) -> dict[str, Any]:
-    """Return the options that reach the CLI, as JSON has them."""
     found: dict[str, Any] = {}
     fields = type(options).__fields__
     for name, value in options.given().items():

@@ -365,7 +365,6 @@ def _create(path: str) -> None:
 
 
 def _mark(path: str) -> tuple[int, int] | None:
-    """Return what tells a file from others; None if there is none."""
     try:
         found = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):

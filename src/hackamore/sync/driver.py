@@ -207,7 +207,6 @@ class Driver:
                 return
 
     def _pause(self, seconds: float | None) -> None:
-        """Wait, and read nothing: the store is behind."""
         event = threading.Event()
         with self._lock:
             storing = self._core.storing

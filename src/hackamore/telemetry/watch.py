@@ -377,7 +377,6 @@ class Watch(Observation):
         return agent
 
     def _chat_of(self, agent: _Agent, reply: Reply) -> _Chat:
-        """Return the response with that reply; the one before is over."""
         chat = agent.chat
         if chat is None or chat.reply is not reply:
             self._end_chat(agent)
@@ -423,7 +422,6 @@ class Watch(Observation):
         span.end(chat.ended)
 
     def _streamed(self, event: StreamEvent, turn: _Turn | None, now: int) -> None:
-        """Take a piece of a response that has numbers."""
         reply = self._replies.event(event)
         if reply is None:
             return

@@ -113,7 +113,6 @@ def _retire_helpers() -> None:
 
 
 def _wait_for(left: list[Leak]) -> None:
-    """Wait a moment, or less if a thread ends."""
     for leak in left:
         if isinstance(leak.key, threading.Thread) and leak.key is not threading.current_thread():
             leak.key.join(_LOOK_SECONDS)

@@ -92,7 +92,6 @@ def fork(
 
 
 def _up_to(transcript: Transcript, at: str | TranscriptMessage | None) -> list[Node]:
-    """Return the entries of the branch with the message `at`, from the beginning to it."""
     links = source_of(transcript).links
     current = links.current_leaf()
     if at is None:
@@ -226,7 +225,6 @@ def _renamed(found: re.Match[bytes], renamed: Mapping[bytes, bytes]) -> bytes:
 
 
 def _of_calls(replacements: Raw, calls: set[str]) -> Raw:
-    """Return the shortened results of these tool calls."""
     items = msgspec.json.decode(replacements)
     if not isinstance(items, list):
         return replacements

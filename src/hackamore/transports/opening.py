@@ -172,7 +172,6 @@ def check_shape(transport: object, *, blocking: bool, parameter: str = "`transpo
 
 
 def _members(protocol: type) -> Iterator[tuple[str, object]]:
-    """Yield the members of a protocol, the inherited ones as well."""
     for part in reversed(protocol.__mro__):
         if part.__module__ == Transport.__module__:
             yield from ((name, member) for name, member in vars(part).items() if not name.startswith("_"))

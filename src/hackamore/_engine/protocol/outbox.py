@@ -152,7 +152,6 @@ class Outbox:
         self._move_input(HalfTrigger.BROKEN)
 
     def _move_input(self, trigger: HalfTrigger) -> None:
-        """Move the input half; drop frames once it is closed."""
         self._state.input = INPUT[self._state.input, trigger]
         if not self._state.writable:
             self.frames.clear()

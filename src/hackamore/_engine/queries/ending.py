@@ -228,7 +228,6 @@ class QueryCore:
         self._move(trigger, _Exit(exit_code, connection.state.stderr_tail))
 
     def _move(self, trigger: Trigger, fact: Any = None) -> None:
-        """Look up the cell and do what it says."""
         cell = ONE_SHOT[self.state, trigger]
         self.state = cell.then
         match cell.gives:

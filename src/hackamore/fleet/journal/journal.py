@@ -21,7 +21,7 @@ import msgspec
 from hackamore.errors import JournalError, TaskChangedError
 from hackamore.fleet.differences import difference
 from hackamore.fleet.journal.store import SQLiteStore
-from hackamore.fleet.states import HELD, OVER, TASK, Cause, State, Trigger
+from hackamore.fleet.states import HELD, OPENING, OVER, TASK, Cause, Opening, State, Trigger
 from hackamore.fleet.task import FleetRow, Spec
 from hackamore.storage.leases import Sightings, sign
 
@@ -66,15 +66,19 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int
     holder: str  # the worker that has it
     session_id: str  # the session, chosen before anything is started
-    resumed: bool  # True if an earlier attempt used this session
+    opening: Opening  # how it begins
     prompt: str | None  # the prompt; None for that of the task
     before: str | None  # the prompt of the earlier attempt; None for that of the task
-    answered: bool  # True if an earlier attempt has the answer already: it only has to be checked
-    text: str | None
+    text: str | None  # the answer of an earlier attempt
     output: str | None  # that answer's structured output, as JSON; None without one
     failures: int  # the attempts that counted so far
     # the CLI of the earlier attempt, as `hackamore.storage.holders` names it; None if none was started
     process: str | None
+
+    @property
+    def resumed(self) -> bool:
+        """True if an earlier attempt used this session."""
+        return self.opening is not Opening.NEW
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
@@ -242,18 +246,17 @@ class Journal:
     def _leased(self, cursor: Cursor, row: tuple[Any, ...], holder: str, now: float) -> Lease:
         task, state, attempt, session_id, said, resumes, feedback, answered, text, output, *rest = row
         failures, before, process = rest
-        # Before its prompt arrived a session cannot be found.
-        resumed = bool(session_id and said and resumes) or bool(answered)
+        unsent = feedback or (before if process is None else None)
+        opening = OPENING[bool(answered), bool(session_id and said and resumes), bool(unsent)]
+        resumed = opening is not Opening.NEW
         lease = Lease(
             task=task,
             attempt=attempt + 1,
             holder=holder,
             session_id=session_id if resumed else str(uuid.uuid4()),
-            resumed=resumed,
-            # A prompt that was written down and not sent is sent now.
-            prompt=(feedback or (before if process is None else None)) if resumed else None,
+            opening=opening,
+            prompt=unsent if resumed else None,
             before=before if resumed else None,
-            answered=bool(answered),
             text=text if answered else None,
             output=output if answered else None,
             failures=failures,

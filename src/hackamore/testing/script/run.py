@@ -334,7 +334,6 @@ class ScriptRun:
 
 
 def _holds(wanted: Mapping[str, Any], value: object) -> bool:
-    """Return whether a value has all the fields that are wanted, at every depth."""
     if not isinstance(value, dict):
         return False
     return all(

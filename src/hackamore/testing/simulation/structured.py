@@ -72,7 +72,6 @@ def _errors(value: Any, schema: Any, root: dict[str, Any], path: str) -> Iterato
 
 
 def _of_value(value: Any, schema: dict[str, Any]) -> Iterator[str]:
-    """Return the errors of a value without those of its parts."""
     if _is_number(value):
         if value < schema.get("minimum", value):
             yield f"must be >= {schema['minimum']}"

@@ -657,7 +657,6 @@ class ChildProcess:
             child.stop(turn_open=True)
 
     def _stop_early(self) -> Child | None:
-        """Prevent further starts; return the child if there is one."""
         with self._gate:
             self._stopped_early = True
             return self._child

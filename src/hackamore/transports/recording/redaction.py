@@ -826,7 +826,6 @@ def _values_of_plan(plan: LaunchPlan) -> Iterator[str]:
 
 
 def _arguments(data: Any) -> Iterator[str]:
-    """Return the URLs and arguments of servers, wherever in the data they stand."""
     for server in _objects(data):
         if isinstance(url := server.get("url"), str):
             yield url

@@ -238,12 +238,12 @@ def test_tasks_and_attempts(making: Making, collected: Collected) -> None:
 
 @shows("telemetry.fleet-metrics")
 def test_waits_are_measured(making: Making, collected: Collected) -> None:
-    retry = Retry(backoff=0.2, max_delay=0.2)
+    retry = Retry(backoff=0.4, max_delay=0.4)
     fleet = making(Script().user().crash(3).user().says("Done."), options=observed(collected), retry=retry)
     finished(fleet, tasks(1))
     count, seconds = value(collected, "hackamore.fleet.task.wait")
     assert count == 2
-    assert seconds >= 0.09  # at least half of the back-off, between two clocks
+    assert seconds >= 0.1  # at least half of the back-off, less what passes until the journal has it
 
 
 @shows("telemetry.fleet-metrics")

@@ -1317,6 +1317,16 @@ def test_what_is_masked_for_its_place_ends_where_json_ends_it(marked: str) -> No
     assert list(made.vault.values.values()) == [re.sub(r'\\(["\'])', r"\1", value) for value in values]
 
 
+@pytest.mark.parametrize("value", ['say "hi"', "C:\\x\\new", "a\\\\b", "one\ntwo", "plain"])
+def test_a_masked_value_has_one_placeholder_however_often_it_is_quoted(value: str) -> None:
+    made = redactor()
+    text = json.dumps({"env": {"A": value}})
+    for _ in range(4):
+        assert "<hackamore-key-1>" in made.text(f"it printed {text}")
+        text = json.dumps(text)
+    assert made.vault.values == {"<hackamore-key-1>": value}
+
+
 def test_a_number_is_masked_before_the_mark_that_ends_the_text_in_which_it_is_quoted() -> None:
     assert redactor().text('{"v": "{\\"env\\":{\\"A\\":123", "c": 7}') == (
         '{"v": "{\\"env\\":{\\"A\\":\\"<hackamore-key-1>\\"", "c": 7}'

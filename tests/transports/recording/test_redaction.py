@@ -867,7 +867,7 @@ def test_output_is_never_shown_with_only_some_of_its_secrets_known(monkeypatch: 
 
 def delta(text: str, name: str = "text", **more: Any) -> bytes:
     kind = {"text": "text_delta", "thinking": "thinking_delta", "partial_json": "input_json_delta"}[name]
-    event = {"type": "content_block_delta", "index": 0, "delta": {"type": kind, name: text}}
+    event = {"type": "content_block_delta", "index": more.pop("index", 0), "delta": {"type": kind, name: text}}
     return json.dumps({"type": "stream_event", "event": event, **more}).encode() + b"\n"
 
 
@@ -941,6 +941,12 @@ def test_pieces_of_two_blocks_are_not_mixed() -> None:
     kept = recorded(*lines)
     assert kept[2] == lines[2].strip()
     assert texts([*kept[:2], *kept[3:]]) == "<hackamore-key-1>"
+
+
+def test_the_text_of_a_block_does_not_continue_that_of_the_one_before() -> None:
+    """The end of a block may be missing, as after an interrupted stream: a key is found where its own block begins."""
+    kept = recorded(delta("an index"), delta("ghp_abcdef", index=1), delta("ghijklmn", index=1))
+    assert texts(kept) == "an index<hackamore-key-1>"
 
 
 BETWEEN = {

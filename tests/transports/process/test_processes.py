@@ -79,10 +79,13 @@ def test_a_process_is_only_signalled_if_it_is_still_the_same() -> None:
         assert not kill_identity(who)
 
 
-def test_a_zombie_is_nobody() -> None:
+def test_a_zombie_is_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     process = subprocess.Popen([sys.executable, "-I", "-S", "-c", ""])
     assert wait_gone(process.pid)
     assert identity(process.pid) is None
+    assert process.pid not in {pid for pid, _ in descendants(os.getpid())}
+    monkeypatch.setattr(os.path, "exists", lambda path: False)  # a kernel without the list of children
+    assert process.pid not in {pid for pid, _ in descendants(os.getpid())}
     process.wait()
 
 

@@ -125,6 +125,17 @@ def test_rows_of_a_ps_that_fails_at_the_end_count(tmp_path: Path, monkeypatch: p
         process.communicate(b"")
 
 
+def test_a_process_that_is_listed_twice_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list is not made in one moment: a process may get another parent meanwhile."""
+    script, run = tmp_path / "ps", subprocess.run
+    rows = ((11, 10), (12, 10), (13, 11), (13, 12))
+    lines = "".join(f"{pid} {parent} S Thu Nov 26 0{pid % 10}:00:00 2026\n" for pid, parent in rows)
+    script.write_text(f"#!/bin/sh\nprintf '{lines}'\n")
+    script.chmod(0o755)
+    monkeypatch.setattr(subprocess, "run", lambda command, **more: run([str(script), *command[1:]], **more))
+    assert [pid for pid, _ in descendants(10, linux=False)] == [11, 12, 13]
+
+
 def test_a_short_run_that_is_not_short_leaves_nothing(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     script = f"sleep 60 & echo $! > {pid}.new; mv {pid}.new {pid}; echo up; wait"

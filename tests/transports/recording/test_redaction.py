@@ -153,6 +153,23 @@ def test_nothing_hides_behind_an_escape(escape: str) -> None:
     assert b"ann" not in kept
 
 
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("https://bob:hunter2hunter2@example.org/a", "https://<hackamore-key-1>@example.org/a"),
+        (
+            "https://hooks.slack.com/services/T0ABCDEF/abcdefgh1234",
+            "https://hooks.slack.com/services/<hackamore-key-1>",
+        ),
+        ("cd /home/ann", "cd <hackamore-home>"),
+    ],
+)
+def test_what_begins_with_a_slash_is_found_where_slashes_are_escaped(text: str, kept: str) -> None:
+    """As PHP writes JSON."""
+    line = json.dumps({"type": "x", "text": text}).replace("/", "\\/").encode()
+    assert json.loads(redactor().line(line, inbound=True)[0])["text"] == kept
+
+
 PREFIXES = {
     8: "sk-",
     12: "ghp_ gho_ ghu_ ghs_ ghr_ github_pat_ glpat- npm_ pypi- hf_ dckr_pat_ sk_live_ sk_test_ rk_live_ rk_test_ whsec_ xapp- "

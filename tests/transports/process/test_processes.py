@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -123,6 +124,18 @@ def test_rows_of_a_ps_that_fails_at_the_end_count(tmp_path: Path, monkeypatch: p
         ((child, start_time),) = descendants(process.pid, linux=False)
         assert identity(child, linux=False) == (child, start_time)
         process.communicate(b"")
+
+
+def test_a_list_that_does_not_come_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script, run = tmp_path / "ps", subprocess.run
+    script.write_text("#!/bin/sh\nexec sleep 600\n")
+    script.chmod(0o755)
+
+    def hanging(command: list[str], *, timeout: float, **more: Any) -> Any:
+        return run([str(script), *command[1:]], timeout=timeout / 50, **more)
+
+    monkeypatch.setattr(subprocess, "run", hanging)
+    assert descendants(os.getpid(), linux=False) == []
 
 
 def test_a_process_that_is_listed_twice_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

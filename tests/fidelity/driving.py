@@ -118,8 +118,7 @@ class Teed:
     ) -> None:
         self._answers = answers
         self._recording = recording
-        self._inner = inner
-        self.wraps_child = inner is None
+        self.base = inner
 
     def around_async(self, child: AsyncTransport) -> AsyncTransport:
         raise AssertionError("recordings are made without an event loop")
@@ -131,8 +130,8 @@ class Teed:
         raise AssertionError("recordings are made without an event loop")
 
     def for_sync(self) -> SyncTransport:
-        assert self._inner is not None
-        return Tee(self._inner.for_sync(), self._recording, self._answers)
+        assert self.base is not None
+        return Tee(self.base.for_sync(), self._recording, self._answers)
 
 
 class Host:

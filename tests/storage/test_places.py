@@ -96,6 +96,7 @@ def test_worktrees_belong_to_a_project(tmp_path: Path) -> None:
         ]
 
     assert found(repository) == alone
+    assert found(repository / "sub") == [str(repository / "sub")]  # as the CLI does, which looks at several or at none
     git("worktree", "add", "-q", str(trees[2]), cwd=repository)
     git("worktree", "add", "-q", str(trees[3]), cwd=repository)
     assert sorted(found(repository)) == sorted(map(str, (repository, trees[2], trees[3])))
@@ -161,6 +162,7 @@ def test_a_session_is_located_in_any_project(tmp_path: Path) -> None:
         with pytest.raises(SessionNotFoundError, match="no session") as caught:
             places.locate(missing, config_dir=tmp_path)
         assert caught.value.session_id == missing
+        assert f"in {tmp_path / 'projects'}" in str(caught.value)
     with pytest.raises(SessionNotFoundError):
         places.locate(some_id(1), project="/c", config_dir=tmp_path)
     path.write_bytes(b"")  # the newer one
@@ -296,3 +298,11 @@ def test_odd_files_beside_a_conversation_do_no_harm(tmp_path: Path) -> None:
     transcripts.delete(writer.session_id, config_dir=tmp_path)
     assert not path.exists()
     assert len([*path.parent.iterdir()]) == len(odd)
+
+
+def test_the_place_of_an_installed_cli_is_in_the_folder_for_data() -> None:
+    usual = "/home/ann/.local/share/hackamore/claude/current/claude"
+    for folder, found in (("/data", "/data/hackamore/claude/current/claude"), ("data", usual), ("", usual)):
+        assert places.installed_cli({"XDG_DATA_HOME": folder}, "/home/ann") == found
+    assert places.installed_cli({}, "/home/ann") == usual
+    assert places.installed_cli({}, "~") is None  # no home is known

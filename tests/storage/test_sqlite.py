@@ -77,6 +77,20 @@ def test_a_small_change_writes_one_page_of_the_chosen_size(path: str, page: int)
         assert os.stat(f"{path}-wal").st_size - before == page + 24  # the header of a page in the log
 
 
+def test_a_file_without_a_log_that_another_program_writes_is_busy_until_it_has_written(path: str) -> None:
+    """SQLite itself waits for a lock, but not to begin a log."""
+    database = Database(path, TABLES, 1, 0.05)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StorageError, match="database is locked") as caught:
+            note(database, "too early")
+        assert (caught.value.problem, caught.value.retryable) == ("busy", True)
+        other.execute("COMMIT")
+    note(database, "later")
+    assert notes(database) == ["later"]
+    database.close()
+
+
 def test_the_child_of_a_fork_writes_first(database: Database, path: str) -> None:
     note(database, "before")
 

@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class ChildWrapper(TransportSource, Protocol):
-    """A transport source that can wrap the local child process which the options ask for; the session then starts that process."""
+    """A transport source that can wrap the local child process which the options ask for, or the transport of a recorder."""
 
     @property
-    def wraps_child(self) -> bool:
-        """True if it wraps the child process, False if it has a peer of its own."""
+    def base(self) -> object:
+        """The source or transport that it wraps; None for the child process, which the session then starts."""
 
     def around_async(self, transport: AsyncTransport) -> AsyncTransport:
-        """Return the transport to use for this child."""
+        """Return the transport to use for this one."""
 
     def around_sync(self, transport: SyncTransport) -> SyncTransport:
-        """Return the transport to use for this child."""
+        """Return the transport to use for this one."""
 
 
 class Recorder(Protocol):
@@ -120,12 +120,17 @@ def _open(given: object, make_child: Callable[[], Any], options: Options, *, blo
     trace = options.trace if options.trace is not None else everywhere.path
     if given is None and active is None and trace is None:
         return make_child(), True
+    around: Callable[[Any], Any] | None = None
+    if isinstance(given, ChildWrapper) and isinstance(given.base, RecordedBy):
+        # It wraps a replay as it wraps the recorded transport: the recorder of the context must not replace both.
+        around = given.around_sync if blocking else given.around_async
+        given = given.base
     if isinstance(given, RecordedBy):
         active, source, name = given.by, given.inner, given.name
     local, make = source is None, make_child
-    if isinstance(source, ChildWrapper) and source.wraps_child:
-        local, around = True, source.around_sync if blocking else source.around_async
-        make = lambda: around(make_child())  # noqa: E731
+    if isinstance(source, ChildWrapper) and source.base is None:
+        local, wrap = True, source.around_sync if blocking else source.around_async
+        make = lambda: wrap(make_child())  # noqa: E731
     elif isinstance(source, TransportSource):
         make = source.for_sync if blocking else source.for_async
     elif source is not None:
@@ -135,6 +140,7 @@ def _open(given: object, make_child: Callable[[], Any], options: Options, *, blo
         opened = make()
     else:
         opened, local = active.open(make, options, local=local, blocking=blocking, name=name)
+    opened = around(opened) if around else opened
     check_shape(opened, blocking=blocking)
     if trace is not None:
         from hackamore.transports.recording.recorder import traced

@@ -15,9 +15,18 @@ import pytest
 
 import hackamore
 from hackamore import Options, sync
-from hackamore.errors import CLINotFoundError, SessionClosedError, SpawnError
+from hackamore.errors import CLINotFoundError, ProcessError, SessionClosedError, SpawnError
 from hackamore.hooks import HookMatcher, HookOutput
-from hackamore.testing import Cassette, CassetteError, CassetteMismatchError, cassette
+from hackamore.testing import (
+    Cassette,
+    CassetteError,
+    CassetteMismatchError,
+    Script,
+    SimulatedCLI,
+    cassette,
+    with_faults,
+)
+from hackamore.testing.faults import Cut, Split
 from tests.support import stand_in, stand_in_session
 from tests.support.memory import Memory
 from tests.support.patience import patience
@@ -350,6 +359,54 @@ def test_several_at_once_in_one_cassette(shell: Shell, tape: Path, cli: Callable
     shell.play(scenario, GONE, ["b", "a"])
     with pytest.raises(CassetteMismatchError, match=r"1 of 2 sessions of .* were not replayed"):
         shell.play(lambda: _one(shell, tape))
+
+
+def test_faults_around_a_recorded_transport(shell: Shell, tape: Path) -> None:
+    """The recording has no faults. They act in a replay as they do in the recording."""
+    cli, cut = SimulatedCLI(Script().user("go").says("Gone.")), Cut(matching="result", exit_code=-9)
+
+    async def scenario(inner: SimulatedCLI | None) -> None:
+        with cassette(tape) as active:
+            source = with_faults(active.transport(inner, name="one"), cut)
+            error = await raised(lambda: shell.run("go", transport=source), ProcessError)
+            assert isinstance(error, ProcessError)
+            assert error.exit_code == -9
+            assert [applied.fault for applied in source.applied] == [cut]
+
+    shell.play(scenario, cli)
+    assert [line["name"] for line in lines(tape) if line.get("k") == "start"] == ["one"]
+    assert any(line.get("f", {}).get("type") == "result" for line in lines(tape))
+    shell.play(scenario, None)
+
+
+def test_faults_around_a_recorded_child_process(shell: Shell, tape: Path, cli: Callable[..., Options]) -> None:
+    async def scenario(options: Options) -> None:
+        with cassette(tape) as active:
+            source = with_faults(active.transport(), Split(3))
+            assert (await shell.run("go", options, transport=source)).text == "hello"
+
+    shell.play(scenario, cli([["frame", "init"], ["frame", "result"]]))
+    shell.play(scenario, GONE)
+
+
+def test_a_recorded_transport_inside_another_source(shell: Shell, tape: Path) -> None:
+    """A source of your own may make the transport itself, in a thread or task that is not in the block."""
+
+    class Own:
+        def __init__(self, inner: Any) -> None:
+            self.for_async, self.for_sync = inner.for_async, inner.for_sync
+
+    answers: list[Any] = []
+
+    async def scenario(source: Any) -> None:
+        answers.append((await shell.run("go", transport=Own(source))).text)
+
+    for inner in (SimulatedCLI(Script().user("go").says("Gone.")), None):
+        with cassette(tape) as active:
+            thread = threading.Thread(target=shell.play, args=(scenario, active.transport(inner)))
+            thread.start()
+            thread.join(patience(30))
+    assert answers == ["Gone.", "Gone."]
 
 
 async def _one(shell: Shell, tape: Path) -> None:

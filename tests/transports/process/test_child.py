@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import resource
@@ -491,6 +492,41 @@ def test_a_blocking_read_tells_once_that_nobody_reads_the_input() -> None:
     transport.abandon()
     assert transport.receive() == b""
     transport.stop(turn_open=True)
+
+
+@pytest.mark.parametrize("collected", [False, True])
+def test_nothing_that_an_abandoned_process_started_stays(collected: bool) -> None:
+    """Its turn may be open. Without one, a server that it left running would stay."""
+    transport = SyncChildProcess(stop_grace=patience(60))
+    transport.start(
+        plan(
+            "import subprocess, sys; p = subprocess.Popen([sys.executable, '-I', '-S', '-c', 'import time; time.sleep(600)'],"
+            "stdout=subprocess.DEVNULL, start_new_session=True); print(p.pid, flush=True); sys.stdin.read()"
+        )
+    )
+    descendant = int(transport.receive() or b"")
+    if collected:
+        del transport
+    else:
+        transport.abandon()
+    assert wait_gone(descendant)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_start_without_a_descriptor_names_the_limit(backend: str) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    async def scenario() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+        try:
+            await AsyncChildProcess().start(plan("pass"))
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    with pytest.raises(SpawnError, match="too many open files") as caught:
+        anyio.run(scenario, backend=backend)
+    assert caught.value.errno == errno.EMFILE
+    assert "ulimit -n" in str(caught.value)
 
 
 def test_a_blocking_transport_that_was_stopped_before_its_start_leaves_nothing() -> None:

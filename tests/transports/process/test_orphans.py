@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -89,6 +90,15 @@ def test_one_that_ends_by_itself_is_not_ended(
     assert not waiting.is_alive()
     assert process.returncode == 0
     assert caplog.records == []
+
+
+def test_one_that_stays_has_five_seconds_to_end_by_itself(started: Making) -> None:
+    """The watchdog of its host ends it within these. The program that continues its conversation waits as long."""
+    process = started(WAITS)
+    began = time.monotonic()
+    end_orphan(process_name(process.pid))
+    assert 5 <= time.monotonic() - began < 5 + patience(1.5)
+    assert process.wait(patience(30)) == -signal.SIGTERM
 
 
 @pytest.mark.usefixtures("at_once")

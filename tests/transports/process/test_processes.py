@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -79,10 +80,13 @@ def test_a_process_is_only_signalled_if_it_is_still_the_same() -> None:
         assert not kill_identity(who)
 
 
-def test_a_zombie_is_nobody() -> None:
+def test_a_zombie_is_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     process = subprocess.Popen([sys.executable, "-I", "-S", "-c", ""])
     assert wait_gone(process.pid)
     assert identity(process.pid) is None
+    assert process.pid not in {pid for pid, _ in descendants(os.getpid())}
+    monkeypatch.setattr(os.path, "exists", lambda path: False)  # a kernel without the list of children
+    assert process.pid not in {pid for pid, _ in descendants(os.getpid())}
     process.wait()
 
 
@@ -120,6 +124,29 @@ def test_rows_of_a_ps_that_fails_at_the_end_count(tmp_path: Path, monkeypatch: p
         ((child, start_time),) = descendants(process.pid, linux=False)
         assert identity(child, linux=False) == (child, start_time)
         process.communicate(b"")
+
+
+def test_a_list_that_does_not_come_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script, run = tmp_path / "ps", subprocess.run
+    script.write_text("#!/bin/sh\nexec sleep 600\n")
+    script.chmod(0o755)
+
+    def hanging(command: list[str], *, timeout: float, **more: Any) -> Any:
+        return run([str(script), *command[1:]], timeout=timeout / 50, **more)
+
+    monkeypatch.setattr(subprocess, "run", hanging)
+    assert descendants(os.getpid(), linux=False) == []
+
+
+def test_a_process_that_is_listed_twice_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list is not made in one moment: a process may get another parent meanwhile."""
+    script, run = tmp_path / "ps", subprocess.run
+    rows = ((11, 10), (12, 10), (13, 11), (13, 12))
+    lines = "".join(f"{pid} {parent} S Thu Nov 26 0{pid % 10}:00:00 2026\n" for pid, parent in rows)
+    script.write_text(f"#!/bin/sh\nprintf '{lines}'\n")
+    script.chmod(0o755)
+    monkeypatch.setattr(subprocess, "run", lambda command, **more: run([str(script), *command[1:]], **more))
+    assert [pid for pid, _ in descendants(10, linux=False)] == [11, 12, 13]
 
 
 def test_a_short_run_that_is_not_short_leaves_nothing(tmp_path: Path) -> None:

@@ -270,6 +270,19 @@ def test_where_files_need_a_name_the_list_has_none(
         os.waitpid(pid, 0)
 
 
+@pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="files need a name here")
+def test_it_needs_no_folder_that_can_be_written(dog: Watchdog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container whose disk is read-only."""
+    monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
+    with sleeper(ONE) as process:
+        dog.add(ONE)
+        pid = dog.pid
+        assert pid is not None
+        dog.after_fork()  # lets go of the pipe, as if the host were gone
+        assert process.wait(patience(10)) == -15
+        os.waitpid(pid, 0)
+
+
 def test_a_list_that_cannot_be_written_costs_its_protection_alone(
     dog: Watchdog, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -114,6 +114,7 @@ def test_the_start_has_what_tells_sessions_apart_and_no_value_of_a_variable() ->
         (("--x=a=b", "=", "-p"), ["--x=a=b", "=", "-p"]),
         (("--x", ' {"apiKeyHelper": "say"}'), ["--x", ' {"apiKeyHelper": "<hackamore-key-1>"}']),
         (("[{broken", "--x=[1]"), ["[{broken", "--x=[1]"]),
+        (("--x", '[{"password": "correct \\"horse\\""}]'), ["--x", '[{"password": "<hackamore-key-1>"}]']),
         ((os.fsdecode(b"caf\xe9"), f"--{SECRET}"), [os.fsdecode(b"caf\xe9"), "--<hackamore-key-1>"]),
     ],
 )

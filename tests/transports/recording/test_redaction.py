@@ -153,6 +153,23 @@ def test_nothing_hides_behind_an_escape(escape: str) -> None:
     assert b"ann" not in kept
 
 
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("https://bob:hunter2hunter2@example.org/a", "https://<hackamore-key-1>@example.org/a"),
+        (
+            "https://hooks.slack.com/services/T0ABCDEF/abcdefgh1234",
+            "https://hooks.slack.com/services/<hackamore-key-1>",
+        ),
+        ("cd /home/ann", "cd <hackamore-home>"),
+    ],
+)
+def test_what_begins_with_a_slash_is_found_where_slashes_are_escaped(text: str, kept: str) -> None:
+    """As PHP writes JSON."""
+    line = json.dumps({"type": "x", "text": text}).replace("/", "\\/").encode()
+    assert json.loads(redactor().line(line, inbound=True)[0])["text"] == kept
+
+
 PREFIXES = {
     8: "sk-",
     12: "ghp_ gho_ ghu_ ghs_ ghr_ github_pat_ glpat- npm_ pypi- hf_ dckr_pat_ sk_live_ sk_test_ rk_live_ rk_test_ whsec_ xapp- "
@@ -231,25 +248,42 @@ def test_a_value_is_judged_by_the_name_beside_it() -> None:
         assert b"tulips" not in redactor().line(text.encode(), inbound=False)[0]
 
 
+@pytest.mark.parametrize(
+    "environment",
+    [{"USER": "ann-lee"}, {"LOGNAME": "ann-lee"}, {"HOME": "/home/ann-lee"}, {"HOME": "/Users/ann-lee"}],
+    ids=lambda environment: "".join(f"{name}={value}" for name, value in environment.items()),
+)
+def test_the_name_of_the_user_is_masked_where_it_is_a_word(
+    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("USER", "root")
+    made = Redactor(Vault())
+    made.prepare(LaunchPlan(argv=("claude",), environment=environment, cwd="/srv"))
+    others = "bann-lee, ann-lees, Bann-lee, ann-leeS, 9ann-lee, ann-lee9"
+    assert made.text(f"by ann-lee, {others}, ann-lee_") == f"by <hackamore-user>, {others}, <hackamore-user>_"
+    assert made.places.live["<hackamore-user>"] == "ann-lee"  # a replay puts it in
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("root", "user", "users", "admin", "home", "runner", "ubuntu", "debian"),
+        *("nobody", "claude", "app", "node", "test", "Admin", "me"),
+    ],
+)
+def test_a_name_that_many_machines_have_stays(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("USER", "root")
+    made = Redactor(Vault())
+    made.prepare(LaunchPlan(argv=("claude",), environment={"USER": name, "HOME": "/opt/ann-lee"}, cwd="/srv"))
+    assert made.text(f"the {name} of ann-lee") == f"the {name} of ann-lee"
+
+
 def test_names_of_people_are_masked_and_names_of_machines_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("USER", "root")
-    personal = [{name: "ann-lee"} for name in ("USER", "LOGNAME")]
-    personal += [{"HOME": f"/{folder}/ann-lee"} for folder in ("home", "Users")]
-    for environment in personal:
-        made = Redactor(Vault())
-        made.prepare(LaunchPlan(argv=("claude",), environment=environment, cwd="/srv"))
-        others = "bann-lee, ann-lees, Bann-lee, ann-leeS, 9ann-lee, ann-lee9"
-        assert made.text(f"by ann-lee, {others}, ann-lee_") == f"by <hackamore-user>, {others}, <hackamore-user>_"
-        assert made.places.live["<hackamore-user>"] == "ann-lee"  # a replay puts it in
     for name, masked in (("eva", True), ("li", False)):  # two letters stand in too many texts
         made = Redactor(Vault())
         made.prepare(LaunchPlan(argv=("claude",), environment={"USER": name}, cwd="/srv"))
         assert made.text(f"by {name}") == ("by <hackamore-user>" if masked else f"by {name}")
-    common = "root user users admin home runner ubuntu debian nobody claude app node test Admin"
-    for name in (*common.split(), "me"):
-        made = Redactor(Vault())
-        made.prepare(LaunchPlan(argv=("claude",), environment={"USER": name, "HOME": "/opt/ann-lee"}, cwd="/srv"))
-        assert made.text(f"the {name} of ann-lee") == f"the {name} of ann-lee"
     monkeypatch.setenv("USER", "ann-lee")  # of this process, where the CLI gets another one
     made = Redactor(Vault())
     made.prepare(LaunchPlan(argv=("claude",), environment={}, cwd="/srv"))
@@ -859,7 +893,7 @@ def test_output_is_never_shown_with_only_some_of_its_secrets_known(monkeypatch: 
 
 def delta(text: str, name: str = "text", **more: Any) -> bytes:
     kind = {"text": "text_delta", "thinking": "thinking_delta", "partial_json": "input_json_delta"}[name]
-    event = {"type": "content_block_delta", "index": 0, "delta": {"type": kind, name: text}}
+    event = {"type": "content_block_delta", "index": more.pop("index", 0), "delta": {"type": kind, name: text}}
     return json.dumps({"type": "stream_event", "event": event, **more}).encode() + b"\n"
 
 
@@ -933,6 +967,12 @@ def test_pieces_of_two_blocks_are_not_mixed() -> None:
     kept = recorded(*lines)
     assert kept[2] == lines[2].strip()
     assert texts([*kept[:2], *kept[3:]]) == "<hackamore-key-1>"
+
+
+def test_the_text_of_a_block_does_not_continue_that_of_the_one_before() -> None:
+    """The end of a block may be missing, as after an interrupted stream: a key is found where its own block begins."""
+    kept = recorded(delta("an index"), delta("ghp_abcdef", index=1), delta("ghijklmn", index=1))
+    assert texts(kept) == "an index<hackamore-key-1>"
 
 
 BETWEEN = {
@@ -1307,6 +1347,16 @@ def test_what_is_masked_for_its_place_ends_where_json_ends_it(marked: str) -> No
     made = redactor()
     made.text(unmarked(marked))
     assert list(made.vault.values.values()) == [re.sub(r'\\(["\'])', r"\1", value) for value in values]
+
+
+@pytest.mark.parametrize("value", ['say "hi"', "C:\\x\\new", "a\\\\b", "one\ntwo", "plain"])
+def test_a_masked_value_has_one_placeholder_however_often_it_is_quoted(value: str) -> None:
+    made = redactor()
+    text = json.dumps({"env": {"A": value}})
+    for _ in range(4):
+        assert "<hackamore-key-1>" in made.text(f"it printed {text}")
+        text = json.dumps(text)
+    assert made.vault.values == {"<hackamore-key-1>": value}
 
 
 def test_a_number_is_masked_before_the_mark_that_ends_the_text_in_which_it_is_quoted() -> None:

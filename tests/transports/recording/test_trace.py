@@ -274,6 +274,28 @@ def test_the_event_loop_runs_while_a_long_line_is_redacted(backend: str, tmp_pat
     assert {thread for _, thread in entries} == {threading.get_ident()}
 
 
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_long_prompt_is_redacted_beside_the_event_loop(backend: str, tmp_path: Path) -> None:
+    redacted: dict[str, int] = {}
+
+    def more(text: str) -> str:
+        redacted[text] = threading.get_ident()
+        return text
+
+    def begin(plan: LaunchPlan) -> SessionRecord:
+        return SessionRecord(TapeFile(str(tmp_path / "run.jsonl"), fresh=True), Redactor(Vault(), more), 0, 1 << 26)
+
+    async def scenario() -> None:
+        transport = RecordedAsync(AtOnce([]), begin)
+        await transport.start(LaunchPlan(argv=("claude",), environment={}, cwd="/srv", owners=("",)))
+        for text in ("short", "long " * 20_000):
+            await transport.send(json.dumps({"type": "user", "text": text}).encode() + b"\n")
+            assert (redacted[text] == threading.get_ident()) is (text == "short")
+        await transport.stop(turn_open=False)
+
+    anyio.run(scenario, backend=backend)
+
+
 def test_a_read_that_is_cancelled_is_recorded_once_and_not_lost(tmp_path: Path) -> None:
     lines = [
         json.dumps({"type": "user", "n": number, "text": "a key " * 20_000}).encode() + b"\n" for number in range(5)

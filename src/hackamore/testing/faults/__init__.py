@@ -101,7 +101,7 @@ class FaultySource:
         faults: tuple[Fault, ...],
         seed: int | str,
     ) -> None:
-        self._base = base
+        self.base = base
         self._faults = faults
         self._seed = seed
         self._connections = 0
@@ -111,11 +111,6 @@ class FaultySource:
     def applied(self) -> tuple[Applied, ...]:
         """The effects of the faults so far, except for effects on every read and write (splits, delays)."""
         return tuple(self._applied)
-
-    @property
-    def wraps_child(self) -> bool:
-        """True if it is put around the local child process that the options ask for."""
-        return self._base is None
 
     def for_async(self) -> AsyncTransport:
         """Return a new faulty transport for asyncio or trio.
@@ -147,7 +142,7 @@ class FaultySource:
         from hackamore.transports.base import TransportSource
         from hackamore.transports.opening import check_shape
 
-        inner: Any = child() if self._base is None else self._base
+        inner: Any = child() if self.base is None else self.base
         if isinstance(inner, TransportSource):
             inner = inner.for_sync() if blocking else inner.for_async()
         check_shape(inner, blocking=blocking, parameter="with_faults: the source")
@@ -198,7 +193,7 @@ class FaultySource:
         return FaultState(stages("inbound"), stages("outbound"))
 
     def __repr__(self) -> str:
-        base = "a child process" if self._base is None else repr(self._base)
+        base = "a child process" if self.base is None else repr(self.base)
         return f"<{base} with {', '.join(map(repr, self._faults)) or 'no faults'}>"
 
 

@@ -541,11 +541,11 @@ class Trial:
                 hits.add(name)
 
         threading.setprofile(watch)
-        sys.setprofile(watch)
         with path.open("w", encoding="utf-8") as file:
             for number, item in enumerate(items):
                 hits.clear()
                 self.failed = False
+                sys.setprofile(watch)  # again: after a test with its own, all others would seem to run nothing
                 begun = time.monotonic()
                 following = items[number + 1] if number + 1 < len(items) else None
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)

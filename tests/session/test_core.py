@@ -594,11 +594,12 @@ def test_what_unread_turns_hold_is_not_counted_again() -> None:
 
     def calls_for_a_turn() -> int:
         calls: list[str] = []
+        before = sys.getprofile()
         sys.setprofile(lambda _, event, __: calls.append(event))
         try:
             unread(1)
         finally:
-            sys.setprofile(None)
+            sys.setprofile(before)
         return calls.count("call")
 
     unread(60)

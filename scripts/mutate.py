@@ -70,7 +70,7 @@ MORE_TESTS = {
         "tests/protocol/test_states.py",
         "tests/session/test_steering.py",
     ),
-    "session": ("tests/answering", "tests/protocol", "tests/queries"),
+    "session": ("tests/answering", "tests/protocol", "tests/queries", "tests/storing"),
     "answering": (
         "tests/contract/test_asked.py",
         "tests/contract/test_from_inside.py",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextvars
+import gc
 import json
 import logging
 import sys
+import weakref
 from types import SimpleNamespace
 from typing import Any
 
@@ -807,6 +810,30 @@ def test_prompts_wait_for_the_handshake_only_behind_a_hook_that_blocks(guard: Ho
     core.connection.receive_data(json.dumps(request).encode() + b"\n")
     core.send("hi", None, 0.0)
     assert (b'"type":"user"' in core.connection.data_to_send()) is (guard.on_failure != "block")
+
+
+class Article:
+    """An object that a variable of a context holds."""
+
+
+article: contextvars.ContextVar[Article] = contextvars.ContextVar("article")
+
+
+def test_the_context_of_a_sender_is_held_until_its_turn_is_over() -> None:
+    session = Clocked()
+
+    def sent() -> tuple[Progress, weakref.ref[Article]]:
+        context, held = contextvars.copy_context(), Article()
+        context.run(article.set, held)
+        return session.core.send("hi", None, session.now, context=context), weakref.ref(held)
+
+    first, of_first = sent()
+    second, of_second = sent()
+    session.take(started(first.id), {**RESULT, "user_message_uuids": [first.id]})
+    session.take(started(second.id))
+    gc.collect()
+    assert of_first() is None
+    assert of_second() is not None
 
 
 # -- starting ----------------------------------------------------------------------------------------------------------

@@ -267,6 +267,26 @@ def test_a_dialog_that_fails_reports_the_answer_that_was_sent() -> None:
     assert (end.how, end.answer) == ("failed", {"action": "decline"})
 
 
+@pytest.mark.parametrize(
+    ("answer", "decision"),
+    [
+        ({"result": {"content": []}}, "answered"),
+        ({"result": {"content": [], "isError": True}}, "failed"),
+        ({"error": {"code": -32602, "message": "no such tool"}}, "failed"),
+    ],
+)
+def test_a_call_that_a_server_refuses_has_failed(answer: dict[str, Any], decision: str) -> None:
+    session, notes, _ = watched(mcp_servers={"s": lambda message: {"jsonrpc": "2.0", "id": message["id"], **answer}})
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "look"}}
+    request = {"subtype": "mcp_message", "server_name": "s", "message": message}
+    session.take({"type": "control_request", "request_id": "r", "request": request})
+    (job,) = session.core.callbacks.take()
+    session.core.callback_ended(job, job.call(), None, session.now)
+    session.core.was_written()
+    ((call, end),) = notes.of("callback_ended")
+    assert (call.tool, end.how, end.decision) == ("mcp__s__look", "answered", decision)
+
+
 def test_a_hook_without_a_tool_says_so() -> None:
     session, notes, _ = watched(hooks={"Stop": [HookMatcher(hooks=[lambda *_: None])]})
     asked = {"subtype": "hook_callback", "callback_id": "hook_0", "input": {"hook_event_name": "Stop"}}

@@ -361,16 +361,20 @@ def test_the_interrupt_of_a_stop_is_not_an_operation_of_the_user() -> None:
     assert "request_ended" not in notes.names()
 
 
+@pytest.mark.parametrize("audience", [None, SteeredQuery])
 @pytest.mark.parametrize("how", ["asked to stop", "over"])
-def test_nothing_is_ended_in_a_session_that_ends(how: str) -> None:
-    session, _, observer = watched()
+def test_nothing_is_ended_in_a_session_or_query_that_ends(how: str, audience: Any) -> None:
+    session, _, observer = watched(audience)
     if how == "over":
         session.core.lost("gone", session.now)
     else:
         session.core.stop.ask()
     session.core.connection.data_to_send()
+    before = session.core.connection.state.terminal_error
     observer.subject.end_turn(None, TurnTimeoutError("turn", 1.0))
+    session.core.pump(session.now)
     assert session.core.connection.data_to_send() == b""
+    assert session.core.connection.state.terminal_error is before
 
 
 def test_an_observer_ends_work_of_a_query_that_no_prompt_started() -> None:

@@ -819,6 +819,25 @@ class Article:
 article: contextvars.ContextVar[Article] = contextvars.ContextVar("article")
 
 
+def test_a_hook_sees_the_variables_of_the_sender_of_the_running_turn() -> None:
+    session = Clocked(hooks={"PreToolUse": [HookMatcher(hooks=[lambda *_: None])]})
+    contexts = [contextvars.copy_context() for _ in range(2)]
+
+    def seen() -> contextvars.Context | None:
+        session.take({"type": "control_request", "request_id": f"r{session.now}", "request": HOOK})
+        session.now += 1
+        (job,) = session.core.callbacks.take()
+        return job.state.context
+
+    first = session.core.send("hi", None, session.now, context=contexts[0])
+    assert seen() is contexts[0]
+    second = session.core.send("and", None, session.now, context=contexts[1])
+    assert seen() is contexts[0]
+    session.take(started(first.id), {**RESULT, "user_message_uuids": [first.id]})
+    session.take(started(second.id))
+    assert seen() is contexts[1]
+
+
 def test_the_context_of_a_sender_is_held_until_its_turn_is_over() -> None:
     session = Clocked()
 

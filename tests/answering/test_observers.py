@@ -295,6 +295,14 @@ def test_a_hook_without_a_tool_says_so() -> None:
     assert (call.event, call.tool) == ("Stop", "")
 
 
+def test_an_observed_prompt_keeps_its_fields() -> None:
+    session, _, _ = watched(verbatim_prompts=True)
+    session.core.connection.data_to_send()
+    session.core.send("hi", {"priority": "now"}, session.now)
+    frame = json.loads(session.core.connection.data_to_send())
+    assert (frame["client_composed"], frame["priority"]) == (True, "now")
+
+
 def test_a_prompt_that_cannot_be_sent_is_a_failed_turn() -> None:
     session, notes, _ = watched()
     with pytest.raises(ValueError, match="half a character"):

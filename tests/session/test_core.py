@@ -191,6 +191,19 @@ def test_an_operation_ends_by_its_answer_its_timeout_or_its_caller() -> None:
     assert late.error is None
 
 
+def test_an_operation_that_its_caller_gives_up_is_not_open() -> None:
+    session = Clocked()
+    core = session.core
+    answer = core.requests.ask("mcp_status", {}, "mcp_status", None, session.now)
+    assert answer.request_id in core.requests
+    core.requests.give_up(answer)
+    core.requests.give_up(answer)  # as a caller does whose answer came at the same moment
+    assert answer.request_id not in core.requests
+    response = {"subtype": "success", "request_id": answer.request_id, "response": {"mcpServers": []}}
+    session.take({"type": "control_response", "response": response})
+    assert answer.result is None
+
+
 def test_operations_fail_when_the_session_ends() -> None:
     session = Clocked()
     answer = session.core.requests.ask("mcp_status", {}, "mcp_status", None, session.now)
@@ -317,6 +330,28 @@ def test_a_stop_interrupts_an_open_turn_and_waits_two_seconds() -> None:
     assert not core.stop.may_end
     session.pass_by(0.2)
     assert core.stop.may_end
+
+
+@pytest.mark.parametrize("waiting", [False, True])
+def test_a_stop_cancels_prompts_that_wait_behind_the_turn(waiting: bool) -> None:
+    session = Clocked()
+    turn = session.send()
+    session.take(started(turn.id), RUNNING)
+    if waiting:
+        session.send()
+    session.core.connection.data_to_send()
+    session.core.stop.begin(session.now)
+    (interrupt,) = [json.loads(line)["request"] for line in session.core.connection.data_to_send().splitlines()]
+    assert interrupt == {"subtype": "interrupt", **({"cancel_queued": True} if waiting else {})}
+
+
+def test_a_stop_does_not_wait_for_a_turn_that_it_cannot_interrupt() -> None:
+    session = Clocked()
+    session.send()
+    session.core.connection.outbox.close_input()
+    session.core.input_closed(session.now)
+    session.core.stop.begin(session.now)
+    assert session.core.stop.may_end
 
 
 def test_an_abandoned_session_stays_abandoned_and_writes_nothing() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hackamore import HookMatcher, Message, Options, OptionsError, StoreConflictError, StreamWarning
+from hackamore import HookMatcher, Message, Options, OptionsError, StoreConflictError, StreamWarning, TurnTimeoutError
 from hackamore._engine.answering.jobs import Job
 from hackamore._engine.session.core import ShellStep
 from hackamore._engine.session.readers import Inbox
@@ -197,6 +197,28 @@ def test_the_time_of_a_session_is_known_after_its_callbacks() -> None:
         if step is ShellStep.CALLBACKS:
             session.append()
     assert session.core.deadlines.now == session.now
+
+
+def test_a_turn_has_no_more_time_because_the_result_before_it_waited() -> None:
+    session = Stored(SteeredQuery, timeouts={"turn": 10.0})
+    first, second, third = (session.send() for _ in range(3))
+    session.take(started(first.id), session.wrote(1), result(first.id), started(second.id))
+    session.pass_by(6.0)
+    session.append()
+    session.pass_by(3.9)
+    assert not session.core.connection.state.over
+    session.take(session.wrote(2), result(second.id), started(third.id), result(third.id))
+    session.append()
+    assert session.core.deadlines.names("turn") == []
+    late = Stored(SteeredQuery, timeouts={"turn": 10.0})
+    first, second = late.send(), late.send()
+    late.take(started(first.id), late.wrote(1), result(first.id), started(second.id))
+    late.pass_by(6.0)
+    late.append()
+    late.pass_by(4.1)
+    error = late.core.connection.state.terminal_error
+    assert isinstance(error, TurnTimeoutError)
+    assert error.kind == "turn"
 
 
 def test_an_append_that_is_async_runs_in_the_event_loop() -> None:

@@ -105,6 +105,7 @@ def test_an_observer_that_raises_is_a_warning_and_the_others_are_told(name: str,
     (warning,) = warnings
     assert (warning.code, warning.context["kind"]) == ("CALLBACK_FAILED", "telemetry")
     assert warning.context["callback"] == f"`telemetry` (`{name}`)"
+    assert "observing.py:" in warning.context["place"]
     assert isinstance(warning.exception, error)
 
 

@@ -145,6 +145,8 @@ def test_functions_that_run_on_after_their_cancellation_count(monkeypatch: pytes
 
 
 def test_input_is_not_wanted_while_the_client_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stdio, "UNREAD_BYTES", 1)
+    assert Played().connection.wants_input
     monkeypatch.setattr(stdio, "UNREAD_BYTES", 1_000)
     played = Played()
     played.call("text", size=2_000)

@@ -502,7 +502,7 @@ def test_a_description_is_complete_and_has_an_end() -> None:
             "variables: CLAUDE_CODE_ENTRYPOINT, CLAUDE_CODE_SDK_READS_SESSION_STATE, HACKAMORE_CHILD_ID, PATH",
             "warning: OPTION_CONFLICT: `system_prompt` wins over `append_system_prompt`, which is not sent.",
         ]
-    assert len(plan_of(Options(add_dirs=["x" * 70] * 1_000)).describe()) < 21_000
+    assert 19_000 < len(plan_of(Options(add_dirs=["x" * 70] * 1_000)).describe()) < 21_000
 
 
 @pytest.mark.parametrize(

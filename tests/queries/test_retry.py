@@ -336,6 +336,13 @@ def test_a_reset_at_the_limit_is_waited_for() -> None:
     assert getattr(limited, "__notes__", []) == []
 
 
+def test_a_reset_that_has_passed_is_not_waited_for() -> None:
+    limited = RateLimitedError(ResultMessage(is_error=True, session_id="s"))
+    limited.resets_at, limited.retryable = LATER - timedelta(hours=1), True
+    retry = Retry(attempts=2, backoff=0)
+    assert Attempts("go", Options(), retry, check=True, reopened=True).failed(limited, None, LATER) == 0
+
+
 def test_the_warning_about_a_retry_has_the_beginning_of_a_long_reason() -> None:
     attempts = Attempts("go", Options(), Retry(attempts=2, backoff=0), check=True, reopened=True)
     error = SessionClosedError(expected=False, reason="x" * 1_000)

@@ -345,6 +345,15 @@ def test_a_stop_cancels_prompts_that_wait_behind_the_turn(waiting: bool) -> None
     assert interrupt == {"subtype": "interrupt", **({"cancel_queued": True} if waiting else {})}
 
 
+@pytest.mark.parametrize("cancel", [False, True])
+def test_an_interrupt_of_all_cancels_prompts_that_wait_on_request(cancel: bool) -> None:
+    session = Clocked()
+    session.core.connection.data_to_send()
+    session.core.interrupt_all(cancel_queued=cancel)
+    (interrupt,) = [json.loads(line)["request"] for line in session.core.connection.data_to_send().splitlines()]
+    assert interrupt == {"subtype": "interrupt", **({"cancel_queued": True} if cancel else {})}
+
+
 def test_a_stop_does_not_wait_for_a_turn_that_it_cannot_interrupt() -> None:
     session = Clocked()
     session.send()
@@ -871,6 +880,18 @@ def test_a_hook_sees_the_variables_of_the_sender_of_the_running_turn() -> None:
     session.take(started(first.id), {**RESULT, "user_message_uuids": [first.id]})
     session.take(started(second.id))
     assert seen() is contexts[1]
+
+
+def test_callbacks_reach_the_holder_of_the_session_once_open_work_is_done() -> None:
+    session, context = Clocked(), contextvars.copy_context()
+    reached = session.core.reached
+    reached.lend("first", "ann", None)
+    assert (reached.now.conversation, reached.now.caller, reached.now.context) == ("first", "ann", None)
+    session.send()
+    reached.lend("second", "bob", context)
+    assert (reached.now.conversation, reached.now.caller) == ("first", "ann")
+    other = reached.sender(None)
+    assert (other.conversation, other.caller) == ("second", "bob")
 
 
 def test_the_context_of_a_sender_is_held_until_its_turn_is_over() -> None:

@@ -8,8 +8,8 @@ are named and left out. A mutant that needs more than `--each` seconds of tests 
 failure or timeout counts only if the same tests pass without the change: for a quick test that is checked once, for others each time,
 because on a busy machine they may fail. `scripts/equivalent_mutants.toml` lists mutants that do not count.
 A change that takes effect at import, as that of a default does, runs in a process that imports the module from the changed source: a copy
-of one that has already imported all other packages. Its tests are those that execute functions of the module, and then those of modules
-that import it.
+of one that has already imported all other packages. Its tests are those that execute functions of the module or import it, and then those
+of modules that import it.
 So is tried what no test executes: it may run only while the module is imported, as functions that build tables.
 `--all` tries every package, two at a time, and writes the table of rates for contributors; `--table` makes it of files of `--json`.
 """
@@ -70,7 +70,7 @@ MORE_TESTS = {
         "tests/protocol/test_states.py",
         "tests/session/test_steering.py",
     ),
-    "session": ("tests/answering", "tests/protocol", "tests/queries"),
+    "session": ("tests/answering", "tests/protocol", "tests/queries", "tests/storing"),
     "answering": (
         "tests/contract/test_asked.py",
         "tests/contract/test_from_inside.py",
@@ -541,11 +541,11 @@ class Trial:
                 hits.add(name)
 
         threading.setprofile(watch)
-        sys.setprofile(watch)
         with path.open("w", encoding="utf-8") as file:
             for number, item in enumerate(items):
                 hits.clear()
                 self.failed = False
+                sys.setprofile(watch)  # again: after a test with its own, all others would seem to run nothing
                 begun = time.monotonic()
                 following = items[number + 1] if number + 1 < len(items) else None
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
@@ -586,8 +586,8 @@ class Trial:
             for ran in group
         ]
         own = [ran for key, group in self.by_function.items() if key[0] == path for ran in group]
+        own += [ran for ran in self.ran if ran.item.path in readers]  # tests of a table may execute no function of it
         more = [ran for key, group in self.by_function.items() if key[0] in reading for ran in group]
-        more += [ran for ran in self.ran if ran.item.path in readers]
         chosen: list[Ran] = []
         for ran in dict.fromkeys(ran for group in (called, own, more) for ran in sorted(group, key=SECONDS)):
             if chosen and sum(one.seconds for one in chosen) + ran.seconds > self.each * self.slow:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from hackamore import HookMatcher, Options
 from hackamore._engine.session.core import SessionCore
 from hackamore._engine.session.readers import Readers
+from tests.session.test_deadlines import Clocked
 
 
 def asked(callback: Callable[..., Any] = lambda asked, context: None) -> SessionCore[Readers]:
@@ -70,3 +72,18 @@ def test_a_request_that_ended_in_the_queue_is_not_started() -> None:
     core.pump(0.0)
     assert list(core.callbacks.take()) == []
     assert core.connection.data_to_send() == b""
+
+
+def test_a_server_that_is_an_async_function_is_awaited() -> None:
+    async def serve(message: dict[str, Any]) -> dict[str, Any]:
+        return {"jsonrpc": "2.0", "id": message["id"], "result": {}}
+
+    session = Clocked(mcp_servers={"s": serve})
+    session.core.connection.data_to_send()
+    request = {"subtype": "mcp_message", "server_name": "s", "message": {"jsonrpc": "2.0", "id": 1, "method": "ping"}}
+    session.take({"type": "control_request", "request_id": "r", "request": request})
+    (job,) = session.core.callbacks.take()
+    assert job.callee.is_async
+    session.core.callback_ended(job, asyncio.run(job.call()), None, session.now)
+    answer = json.loads(session.core.connection.data_to_send())["response"]["response"]
+    assert answer == {"mcp_response": {"jsonrpc": "2.0", "id": 1, "result": {}}}

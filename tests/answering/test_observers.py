@@ -105,6 +105,7 @@ def test_an_observer_that_raises_is_a_warning_and_the_others_are_told(name: str,
     (warning,) = warnings
     assert (warning.code, warning.context["kind"]) == ("CALLBACK_FAILED", "telemetry")
     assert warning.context["callback"] == f"`telemetry` (`{name}`)"
+    assert "observing.py:" in warning.context["place"]
     assert isinstance(warning.exception, error)
 
 
@@ -267,12 +268,40 @@ def test_a_dialog_that_fails_reports_the_answer_that_was_sent() -> None:
     assert (end.how, end.answer) == ("failed", {"action": "decline"})
 
 
+@pytest.mark.parametrize(
+    ("answer", "decision"),
+    [
+        ({"result": {"content": []}}, "answered"),
+        ({"result": {"content": [], "isError": True}}, "failed"),
+        ({"error": {"code": -32602, "message": "no such tool"}}, "failed"),
+    ],
+)
+def test_a_call_that_a_server_refuses_has_failed(answer: dict[str, Any], decision: str) -> None:
+    session, notes, _ = watched(mcp_servers={"s": lambda message: {"jsonrpc": "2.0", "id": message["id"], **answer}})
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "look"}}
+    request = {"subtype": "mcp_message", "server_name": "s", "message": message}
+    session.take({"type": "control_request", "request_id": "r", "request": request})
+    (job,) = session.core.callbacks.take()
+    session.core.callback_ended(job, job.call(), None, session.now)
+    session.core.was_written()
+    ((call, end),) = notes.of("callback_ended")
+    assert (call.tool, end.how, end.decision) == ("mcp__s__look", "answered", decision)
+
+
 def test_a_hook_without_a_tool_says_so() -> None:
     session, notes, _ = watched(hooks={"Stop": [HookMatcher(hooks=[lambda *_: None])]})
     asked = {"subtype": "hook_callback", "callback_id": "hook_0", "input": {"hook_event_name": "Stop"}}
     session.take({"type": "control_request", "request_id": "r", "request": asked})
     ((call,),) = notes.of("callback_started")
     assert (call.event, call.tool) == ("Stop", "")
+
+
+def test_an_observed_prompt_keeps_its_fields() -> None:
+    session, _, _ = watched(verbatim_prompts=True)
+    session.core.connection.data_to_send()
+    session.core.send("hi", {"priority": "now"}, session.now)
+    frame = json.loads(session.core.connection.data_to_send())
+    assert (frame["client_composed"], frame["priority"]) == (True, "now")
 
 
 def test_a_prompt_that_cannot_be_sent_is_a_failed_turn() -> None:
@@ -341,16 +370,20 @@ def test_the_interrupt_of_a_stop_is_not_an_operation_of_the_user() -> None:
     assert "request_ended" not in notes.names()
 
 
+@pytest.mark.parametrize("audience", [None, SteeredQuery])
 @pytest.mark.parametrize("how", ["asked to stop", "over"])
-def test_nothing_is_ended_in_a_session_that_ends(how: str) -> None:
-    session, _, observer = watched()
+def test_nothing_is_ended_in_a_session_or_query_that_ends(how: str, audience: Any) -> None:
+    session, _, observer = watched(audience)
     if how == "over":
         session.core.lost("gone", session.now)
     else:
         session.core.stop.ask()
     session.core.connection.data_to_send()
+    before = session.core.connection.state.terminal_error
     observer.subject.end_turn(None, TurnTimeoutError("turn", 1.0))
+    session.core.pump(session.now)
     assert session.core.connection.data_to_send() == b""
+    assert session.core.connection.state.terminal_error is before
 
 
 def test_an_observer_ends_work_of_a_query_that_no_prompt_started() -> None:

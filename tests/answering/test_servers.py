@@ -15,7 +15,9 @@ from mcp.server.lowlevel import Server
 from mcp.server.mcpserver import Context, MCPServer
 
 from hackamore import Options
+from hackamore._engine.answering.servers import CLOSE_SECONDS
 from hackamore.errors import ControlRejectedError, ControlTimeoutError, OptionsError
+from hackamore.runtime.mcp_objects import GRACE_SECONDS
 from hackamore.tools import tool, tool_server
 from tests.contract import shows
 from tests.support import stand_in_servers
@@ -305,6 +307,10 @@ def test_a_server_that_does_not_end_is_ended(shell: Shell, connecting: Callable[
         assert ended.wait(patience(10))
 
     shell.play(scenario)
+
+
+def test_a_session_waits_for_its_servers_a_second_longer_than_they_are_given() -> None:
+    assert CLOSE_SECONDS == GRACE_SECONDS + 1  # else a server that is cancelled has no time left to end
 
 
 def test_nothing_is_left_of_a_session_with_servers(shell: Shell, connecting: Callable[..., Options]) -> None:

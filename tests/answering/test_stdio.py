@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -144,6 +145,8 @@ def test_functions_that_run_on_after_their_cancellation_count(monkeypatch: pytes
 
 
 def test_input_is_not_wanted_while_the_client_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stdio, "UNREAD_BYTES", 1)
+    assert Played().connection.wants_input
     monkeypatch.setattr(stdio, "UNREAD_BYTES", 1_000)
     played = Played()
     played.call("text", size=2_000)
@@ -178,6 +181,20 @@ def test_a_report_without_a_json_form_is_logged(caplog: pytest.LogCaptureFixture
     [answer] = played.said()
     assert answer["result"]["content"][0]["text"] == "reported"
     assert "a progress report of tool `s.odd` cannot be sent" in caplog.text
+
+
+def test_the_duration_of_a_call_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "hackamore")
+    played = Played()
+    played.connection.deadlines.now = 10.0
+    played.call("text")
+    played.connection.deadlines.now = 12.5
+    [job] = played.jobs()
+    played.run(job)
+    assert [message["id"] for message in played.said()] == [1]
+    assert [message for message in caplog.messages if message.startswith("tool `s.text`")] == [
+        "tool `s.text`: answered, after 2.500 s"
+    ]
 
 
 def test_an_exception_is_logged_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:

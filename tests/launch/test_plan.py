@@ -95,6 +95,10 @@ def test_cwd_must_be_a_folder(tmp_path: Path) -> None:
     assert plan_of(Options(cwd="")).cwd is None
 
 
+def test_a_relative_cwd_stays_so_where_the_cli_runs_elsewhere() -> None:
+    assert plan_of(Options(cwd="sub"), local=False).cwd == "sub"
+
+
 def test_a_relative_cwd_becomes_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "sub").mkdir()
     monkeypatch.chdir(tmp_path)
@@ -272,8 +276,8 @@ def test_a_flag_that_is_given_several_times_does_not_warn_about_itself() -> None
     assert codes(Options(model="m", extra_args={"model": ["a", "b"]})) == [("OPTION_CONFLICT", "model")]
 
 
-def test_a_key_that_is_new_is_no_warning() -> None:
-    new = {"hologram": True}
+@pytest.mark.parametrize("new", [{"hologram": True}, {"disabled": True, "ripgrepArgs": [], "nameOf": ""}])
+def test_a_key_that_is_new_is_no_warning(new: dict[str, Any]) -> None:
     options = Options(
         sandbox={"enabled": True, **new},
         agents={"r": {"description": "d", "prompt": "p", **new}},
@@ -293,6 +297,12 @@ def test_a_flag_that_extra_args_send_again_is_a_conflict() -> None:
 
 
 # -- what it shows
+
+
+def test_a_plan_that_a_transport_is_tested_with_describes_itself() -> None:
+    plan = LaunchPlan(argv=("claude", "--model=a b"), environment={})
+    assert plan.describe().splitlines()[0] == "command: claude '--model=a b'"
+    assert repr(plan).startswith("<LaunchPlan command: claude")
 
 
 def test_a_plan_describes_itself_without_secrets() -> None:
@@ -492,7 +502,7 @@ def test_a_description_is_complete_and_has_an_end() -> None:
             "variables: CLAUDE_CODE_ENTRYPOINT, CLAUDE_CODE_SDK_READS_SESSION_STATE, HACKAMORE_CHILD_ID, PATH",
             "warning: OPTION_CONFLICT: `system_prompt` wins over `append_system_prompt`, which is not sent.",
         ]
-    assert len(plan_of(Options(add_dirs=["x" * 70] * 1_000)).describe()) < 21_000
+    assert 19_000 < len(plan_of(Options(add_dirs=["x" * 70] * 1_000)).describe()) < 21_000
 
 
 @pytest.mark.parametrize(

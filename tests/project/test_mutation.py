@@ -6,6 +6,7 @@ import importlib.util
 import json
 import re
 import sqlite3
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -15,6 +16,8 @@ from typing import Any
 import libcst
 import pytest
 from libcst import matchers
+
+from tests.support.patience import patience
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
 TABLES = PROJECT / "src" / "hackamore" / "fleet" / "journal" / "tables.py"
@@ -178,6 +181,49 @@ def test_defaults_take_effect_at_import(mutate: Any, mutations: Any, tmp_path: P
     source = mutate.Source(tmp_path / "some.py", text, module, changes)
     found = {mutant.text: mutant.at_import for mutant in (mutate.Mutant(source, number) for number in range(2))}
     assert found == {text.replace("1", "7"): True, text.replace("2", "7"): False}
+
+
+TRY_ONE = """
+import argparse, sys
+from pathlib import Path
+
+project, folder = sys.argv[1:]
+sys.path[:0] = [project, f"{project}/scripts", folder, f"{folder}/src"]
+
+import libcst, mutate, mutations, pytest
+from libcst import matchers
+
+mutate.PROJECT = Path(folder)
+path = Path(folder, "src", "counted.py")
+module = libcst.parse_module(path.read_text())
+(one,) = matchers.findall(module, matchers.Integer())
+change = mutations.Change(one, one.with_changes(value="7"), module.body[0], "code")
+mutant = mutate.Mutant(mutate.Source(path, path.read_text(), module, [change]), 0)
+trial = mutate.Trial([mutant], argparse.Namespace(each=20.0, minutes=None, workers=1), lambda: None)
+pytest.main([*mutate.ARGUMENTS, f"--rootdir={folder}", f"{folder}/test_counted.py"], [trial])
+print("outcome:", mutant.outcome)
+"""
+
+
+def test_a_change_is_tried_on_the_tests_behind_one_that_sets_a_profile(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "counted.py").write_text("def one():\n    return 1\n", encoding="utf-8")
+    tests = [
+        "import sys",
+        "import counted",
+        "def test_with_a_profile(): sys.setprofile(None)",
+        "def test_one(): assert counted.one() == 1",
+    ]
+    (tmp_path / "test_counted.py").write_text("\n".join(tests), encoding="utf-8")
+    ran = subprocess.run(
+        [sys.executable, "-c", TRY_ONE, PROJECT, tmp_path],
+        capture_output=True,
+        text=True,
+        timeout=patience(60),
+        check=True,
+        cwd=tmp_path,
+    )
+    assert ran.stdout.splitlines()[-1] == "outcome: killed", ran.stderr
 
 
 def test_a_module_of_tables_has_the_tests_that_import_it(mutate: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import re
+import sys
 from typing import Any, TypeVar
 
 import pytest
@@ -440,6 +441,29 @@ def test_a_request_that_comes_twice_is_handled_once() -> None:
     host.ask("h", "hook_callback", **HOOK)
     host.ask("h", "hook_callback", **HOOK)
     assert len(host.of(events.RequestReceived)) == 1
+
+
+def test_requests_of_any_depth_are_refused_or_bad_lines() -> None:
+    """At some depths the interpreter reads the line, and then not the request in it."""
+    host = Host()
+    for depth in range(sys.getrecursionlimit() - 300, sys.getrecursionlimit() + 10):
+        nested = f'{{"subtype": 3, "x": {"[" * depth}{"]" * depth}}}'
+        host.feed(f'{{"type": "control_request", "request_id": "r{depth}", "request": {nested}}}'.encode())
+        answers = host.take()
+        if not answers:
+            break
+        assert answers[0]["response"]["request_id"] == f"r{depth}"
+        assert answers[0]["response"]["error"].startswith("Malformed request: ")
+    assert len(host.of(events.BadLine)) <= 1
+
+
+def test_mirrored_transcripts_are_events_and_no_messages() -> None:
+    host = Host(mirrored=True)
+    frame = {"type": "transcript_mirror", "filePath": "/c/s.jsonl", "entries": [{"n": 1}]}
+    host.feed(frame)
+    (event,) = host.of(events.TranscriptMirrored)
+    assert (event.frame.file_path, json.loads(bytes(event.frame.entries_raw))) == ("/c/s.jsonl", [{"n": 1}])
+    assert host.of(events.MessagesReceived) == []
 
 
 @shows("asked.other.unknown")

@@ -66,6 +66,23 @@ def test_recent_messages_are_limited_by_their_bytes_and_never_all_dropped() -> N
     assert recent.partial("given").session_id == "given"
 
 
+@pytest.mark.parametrize(("more", "kept"), [(0, 16), (1, 8)])
+def test_a_mebibyte_of_recent_messages_is_kept_and_no_byte_more(more: int, kept: int) -> None:
+    recent = Recent()
+    recent.add([assistant()] * 8, MIB // 2)
+    recent.add([assistant()] * 8, MIB // 2 + more)
+    assert len(recent.partial(None).messages) == kept
+
+
+def test_the_last_text_stands_before_the_messages_that_followed_it() -> None:
+    recent, spoken = Recent(), assistant("spoken")
+    later = [tool_result(1), tool_result(2)]
+    recent.add([spoken], MIB // 2)
+    for message in later:
+        recent.add([message], MIB // 3)
+    assert recent.partial(None).messages == (spoken, *later)
+
+
 def test_short_messages_count_with_the_memory_of_their_objects() -> None:
     recent = Recent()
     for _ in range(20_000):

@@ -257,7 +257,7 @@ def test_each_retry_is_one_record_of_the_log(caplog: pytest.LogCaptureFixture) -
     then = f"session {answer.session_id} is resumed in 0.0 s"
     text = f"RETRYING: Attempt 1 of 3 failed; {then}: ResultError: The turn failed (api_error):"
     assert record.getMessage().startswith(text)
-    assert vars(record)["session_id"] == answer.session_id
+    assert (vars(record)["session_id"], vars(record)["code"]) == (answer.session_id, "RETRYING")
 
 
 def test_the_callback_for_warnings_may_fail(caplog: pytest.LogCaptureFixture) -> None:
@@ -324,6 +324,23 @@ def test_without_check_a_result_that_says_that_the_session_is_lost_is_raised_as_
     with pytest.raises(SessionNotFoundError) as raised_:
         attempts.conclude(CollectResult([lost], [], [], None), None, LATER)
     assert raised_.value.partial.messages == (lost,)
+
+
+def test_a_reset_at_the_limit_is_waited_for() -> None:
+    limited = RateLimitedError(ResultMessage(is_error=True, session_id="s"))
+    limited.resets_at, limited.retryable = LATER + timedelta(seconds=300), True
+    retry = Retry(attempts=2, backoff=0, rate_limit_wait=300)
+    assert Attempts("go", Options(), retry, check=True, reopened=True).failed(limited, None, LATER) == 300
+    stopped = Attempts("go", Options(), retry, check=True, reopened=True, goes_on=lambda: False)
+    assert stopped.failed(limited, None, LATER) is None
+    assert getattr(limited, "__notes__", []) == []
+
+
+def test_a_reset_that_has_passed_is_not_waited_for() -> None:
+    limited = RateLimitedError(ResultMessage(is_error=True, session_id="s"))
+    limited.resets_at, limited.retryable = LATER - timedelta(hours=1), True
+    retry = Retry(attempts=2, backoff=0)
+    assert Attempts("go", Options(), retry, check=True, reopened=True).failed(limited, None, LATER) == 0
 
 
 def test_the_warning_about_a_retry_has_the_beginning_of_a_long_reason() -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextvars
+import gc
 import json
 import logging
 import sys
+import weakref
 from types import SimpleNamespace
 from typing import Any
 
@@ -188,6 +191,19 @@ def test_an_operation_ends_by_its_answer_its_timeout_or_its_caller() -> None:
     assert late.error is None
 
 
+def test_an_operation_that_its_caller_gives_up_is_not_open() -> None:
+    session = Clocked()
+    core = session.core
+    answer = core.requests.ask("mcp_status", {}, "mcp_status", None, session.now)
+    assert answer.request_id in core.requests
+    core.requests.give_up(answer)
+    core.requests.give_up(answer)  # as a caller does whose answer came at the same moment
+    assert answer.request_id not in core.requests
+    response = {"subtype": "success", "request_id": answer.request_id, "response": {"mcpServers": []}}
+    session.take({"type": "control_response", "response": response})
+    assert answer.result is None
+
+
 def test_operations_fail_when_the_session_ends() -> None:
     session = Clocked()
     answer = session.core.requests.ask("mcp_status", {}, "mcp_status", None, session.now)
@@ -314,6 +330,37 @@ def test_a_stop_interrupts_an_open_turn_and_waits_two_seconds() -> None:
     assert not core.stop.may_end
     session.pass_by(0.2)
     assert core.stop.may_end
+
+
+@pytest.mark.parametrize("waiting", [False, True])
+def test_a_stop_cancels_prompts_that_wait_behind_the_turn(waiting: bool) -> None:
+    session = Clocked()
+    turn = session.send()
+    session.take(started(turn.id), RUNNING)
+    if waiting:
+        session.send()
+    session.core.connection.data_to_send()
+    session.core.stop.begin(session.now)
+    (interrupt,) = [json.loads(line)["request"] for line in session.core.connection.data_to_send().splitlines()]
+    assert interrupt == {"subtype": "interrupt", **({"cancel_queued": True} if waiting else {})}
+
+
+@pytest.mark.parametrize("cancel", [False, True])
+def test_an_interrupt_of_all_cancels_prompts_that_wait_on_request(cancel: bool) -> None:
+    session = Clocked()
+    session.core.connection.data_to_send()
+    session.core.interrupt_all(cancel_queued=cancel)
+    (interrupt,) = [json.loads(line)["request"] for line in session.core.connection.data_to_send().splitlines()]
+    assert interrupt == {"subtype": "interrupt", **({"cancel_queued": True} if cancel else {})}
+
+
+def test_a_stop_does_not_wait_for_a_turn_that_it_cannot_interrupt() -> None:
+    session = Clocked()
+    session.send()
+    session.core.connection.outbox.close_input()
+    session.core.input_closed(session.now)
+    session.core.stop.begin(session.now)
+    assert session.core.stop.may_end
 
 
 def test_an_abandoned_session_stays_abandoned_and_writes_nothing() -> None:
@@ -594,11 +641,12 @@ def test_what_unread_turns_hold_is_not_counted_again() -> None:
 
     def calls_for_a_turn() -> int:
         calls: list[str] = []
+        before = sys.getprofile()
         sys.setprofile(lambda _, event, __: calls.append(event))
         try:
             unread(1)
         finally:
-            sys.setprofile(None)
+            sys.setprofile(before)
         return calls.count("call")
 
     unread(60)
@@ -806,6 +854,61 @@ def test_prompts_wait_for_the_handshake_only_behind_a_hook_that_blocks(guard: Ho
     core.connection.receive_data(json.dumps(request).encode() + b"\n")
     core.send("hi", None, 0.0)
     assert (b'"type":"user"' in core.connection.data_to_send()) is (guard.on_failure != "block")
+
+
+class Article:
+    """An object that a variable of a context holds."""
+
+
+article: contextvars.ContextVar[Article] = contextvars.ContextVar("article")
+
+
+def test_a_hook_sees_the_variables_of_the_sender_of_the_running_turn() -> None:
+    session = Clocked(hooks={"PreToolUse": [HookMatcher(hooks=[lambda *_: None])]})
+    contexts = [contextvars.copy_context() for _ in range(2)]
+
+    def seen() -> contextvars.Context | None:
+        session.take({"type": "control_request", "request_id": f"r{session.now}", "request": HOOK})
+        session.now += 1
+        (job,) = session.core.callbacks.take()
+        return job.state.context
+
+    first = session.core.send("hi", None, session.now, context=contexts[0])
+    assert seen() is contexts[0]
+    second = session.core.send("and", None, session.now, context=contexts[1])
+    assert seen() is contexts[0]
+    session.take(started(first.id), {**RESULT, "user_message_uuids": [first.id]})
+    session.take(started(second.id))
+    assert seen() is contexts[1]
+
+
+def test_callbacks_reach_the_holder_of_the_session_once_open_work_is_done() -> None:
+    session, context = Clocked(), contextvars.copy_context()
+    reached = session.core.reached
+    reached.lend("first", "ann", None)
+    assert (reached.now.conversation, reached.now.caller, reached.now.context) == ("first", "ann", None)
+    session.send()
+    reached.lend("second", "bob", context)
+    assert (reached.now.conversation, reached.now.caller) == ("first", "ann")
+    other = reached.sender(None)
+    assert (other.conversation, other.caller) == ("second", "bob")
+
+
+def test_the_context_of_a_sender_is_held_until_its_turn_is_over() -> None:
+    session = Clocked()
+
+    def sent() -> tuple[Progress, weakref.ref[Article]]:
+        context, held = contextvars.copy_context(), Article()
+        context.run(article.set, held)
+        return session.core.send("hi", None, session.now, context=context), weakref.ref(held)
+
+    first, of_first = sent()
+    second, of_second = sent()
+    session.take(started(first.id), {**RESULT, "user_message_uuids": [first.id]})
+    session.take(started(second.id))
+    gc.collect()
+    assert of_first() is None
+    assert of_second() is not None
 
 
 # -- starting ----------------------------------------------------------------------------------------------------------

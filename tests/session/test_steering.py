@@ -114,6 +114,16 @@ def test_a_callback_may_read_and_send_as_well() -> None:
     assert turn.result is not None
 
 
+def test_unread_items_of_several_reads_count_together() -> None:
+    steered = Steered()
+    before = steered.query.progress()[0]
+    line = json.dumps(TEXT).encode() + b"\n"
+    for _ in range(3):
+        steered.session.connection.receive_data(line)
+        steered.session.pump(0.0)
+    assert steered.query.progress()[0] - before == 3 * (len(line) - 1)
+
+
 def test_progress_counts_what_was_taken_and_what_was_not() -> None:
     steered = Steered()
     assert steered.query.progress() == (0, 0)

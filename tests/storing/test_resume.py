@@ -367,6 +367,7 @@ NOTE, REQUEST = {"type": "last-prompt"}, {"type": "api-request", "n": 0}
         ([entry(1)], [REQUEST, entry(1), REQUEST, NOTE, entry(2)], [NOTE, entry(2)], 0),
         ([entry(1)], [entry(1), META], [META], 0),
         ([entry(1), META], [entry(1), META], [], 0),
+        ([entry(1), META, {**META, "agentType": "y"}], [entry(1), META], [META], 0),  # the last one counts
         ([entry(1)], [META, entry(1), entry(2)], [entry(2), META], 0),
         ([entry(1)], [META, entry(1), {"n": 1}, {"type": 7}, entry(2)], [{"n": 1}, {"type": 7}, entry(2), META], 0),
         ([entry(1), entry(2)], [entry(1)], [], 0),
@@ -376,6 +377,11 @@ NOTE, REQUEST = {"type": "last-prompt"}, {"type": "api-request", "n": 0}
 )
 def test_what_a_copy_lacks(stored: list[Any], on_disk: list[Any], missing: list[Any], diverged: int) -> None:
     assert missing_entries(stored, on_disk) == (missing, diverged)
+
+
+def test_a_name_from_a_store_may_have_eight_parts() -> None:
+    assert safe_subpath("a/" * 7 + "b")
+    assert not safe_subpath("a/" * 8 + "b")
 
 
 def test_a_copy_that_is_ahead_of_the_disk_is_taken_as_it_is(home: Home) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextvars
 import json
 from typing import Any
 
 import pytest
 
-from hackamore import HookMatcher, Message, Options, OptionsError, StoreConflictError, StreamWarning
+from hackamore import HookMatcher, Message, Options, OptionsError, StoreConflictError, StreamWarning, TurnTimeoutError
 from hackamore._engine.answering.jobs import Job
+from hackamore._engine.session.core import ShellStep
 from hackamore._engine.session.readers import Inbox
 from hackamore._engine.session.steering import SteeredQuery
 from hackamore.messages.system import MirrorErrorMessage
@@ -172,6 +174,51 @@ def test_a_timeout_of_the_turn_does_not_run_while_its_result_waits() -> None:
     session.append()
     assert turn.inbox.the_error() is None
     assert turn.over.is_set
+
+
+def test_hooks_behind_turns_that_waited_for_the_store_see_the_variables_of_the_last_sender() -> None:
+    session = Stored(SteeredQuery, hooks={"PreToolUse": [HookMatcher(hooks=[lambda *_: None])]})
+    contexts = [contextvars.copy_context() for _ in range(2)]
+    first, second = (session.core.send("hi", None, session.now, context=context) for context in contexts)
+    session.take(started(first.id), session.wrote(1), result(first.id))
+    session.take(started(second.id), session.wrote(2), result(second.id))
+    session.append()
+    session.append()
+    assert not session.core.storing.holds  # type: ignore[union-attr]
+    session.take({"type": "control_request", "request_id": "r", "request": HOOK})
+    (job,) = session.jobs()
+    assert job.state.context is contexts[1]
+
+
+def test_the_time_of_a_session_is_known_after_its_callbacks() -> None:
+    session = Stored(timeouts={"first_message": 5.0})
+    session.take(session.wrote(1), RESULT)
+    for step in session.core.next_steps(session.now):
+        if step is ShellStep.CALLBACKS:
+            session.append()
+    assert session.core.deadlines.now == session.now
+
+
+def test_a_turn_has_no_more_time_because_the_result_before_it_waited() -> None:
+    session = Stored(SteeredQuery, timeouts={"turn": 10.0})
+    first, second, third = (session.send() for _ in range(3))
+    session.take(started(first.id), session.wrote(1), result(first.id), started(second.id))
+    session.pass_by(6.0)
+    session.append()
+    session.pass_by(3.9)
+    assert not session.core.connection.state.over
+    session.take(session.wrote(2), result(second.id), started(third.id), result(third.id))
+    session.append()
+    assert session.core.deadlines.names("turn") == []
+    late = Stored(SteeredQuery, timeouts={"turn": 10.0})
+    first, second = late.send(), late.send()
+    late.take(started(first.id), late.wrote(1), result(first.id), started(second.id))
+    late.pass_by(6.0)
+    late.append()
+    late.pass_by(4.1)
+    error = late.core.connection.state.terminal_error
+    assert isinstance(error, TurnTimeoutError)
+    assert error.kind == "turn"
 
 
 def test_an_append_that_is_async_runs_in_the_event_loop() -> None:
@@ -398,6 +445,15 @@ def test_a_stop_closes_the_input_and_reads_on_for_what_the_cli_writes_at_its_end
     assert not core.stop.may_end
     session.pass_by(0.2)
     assert core.stop.may_end
+
+
+def test_a_stop_that_reads_on_does_not_warn_that_the_cli_stays() -> None:
+    session = Stored(timeouts={"stop_grace": 4.0, "after_result": 1.0})
+    session.core.stop.begin(session.now)
+    session.core.input_closed(session.now)
+    session.pass_by(4.1)
+    assert session.core.stop.may_end
+    assert session.warnings == []
 
 
 def test_a_session_that_is_abandoned_or_over_hears_no_last_words() -> None:

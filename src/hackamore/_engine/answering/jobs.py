@@ -309,10 +309,9 @@ class Jobs:
 
     def fail(self, job: Job, reason: str) -> None:
         """End a job with the answer for a failure."""
-        answer = job.callee.fail(reason)
-        if answer is None:
+        answer, end = job.callee.fail(reason), None
+        if answer is None:  # its callee was not found: observers have not heard of it
             self._parts.answers.fail_request(job.about.id, escape_terminal(reason, 1_000))
-            end = CallbackEnd("failed", None, reason)
         else:
             self._parts.answers.send_response(job.about.id, answer.wire)
             end = CallbackEnd("failed", answer.wire, reason, answer.decision)

@@ -93,7 +93,7 @@ class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
         """
         import shlex
 
-        command = " ".join(shlex.quote(_shown(owner, part)) for owner, part in zip(self.owners, self.argv, strict=True))
+        command = shlex.join(map(_shown, self.owners or [""] * len(self.argv), self.argv))
         lines = [
             f"command: {command}",
             f"cwd: {self.cwd if self.cwd is not None else '(inherited)'}",

@@ -235,8 +235,6 @@ class PlainQuery:
                 case events.Ended():
                     self.core.ended(event)
                     self.closed()
-                case _:  # the state of the CLI: the connection keeps it
-                    pass
         if self.core.results:
             self._overtime.look(self.connection.conversation.background_tasks, waits=True)
 

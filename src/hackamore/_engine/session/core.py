@@ -367,13 +367,10 @@ class SessionCore(Generic[A]):
             self.audience.turn_given_up(turn_id, error)
 
     def _give_up_own_work(self, error: HackamoreError) -> None:
-        connection = self.connection
-        if connection.state.over or self.stop.asked:  # a stop has interrupted it already
-            return
-        if self.kind == "query":  # it ends with each turn that timed out
+        if self.kind == "session":
+            self.interrupt_all(cancel_queued=False)
+        elif not (self.connection.state.over or self.stop.asked):  # a query ends with each turn that timed out
             self.audience.turn_given_up("", error)
-            return
-        self.interrupt_all(cancel_queued=False)
 
     def interrupt_all(self, *, cancel_queued: bool) -> None:
         """Interrupt the running turn and stop background agents; prompts that wait are cancelled, or begin then."""

@@ -45,9 +45,6 @@ class StoringCore(ReadersCore, Protocol):
     def deliver(self, event: events.MessagesReceived, *, to_cursors: bool = True) -> None:
         """Give messages to the audience; without `to_cursors` to the turns alone."""
 
-    def handle(self, event: events.Event) -> None:
-        """Process an event."""
-
     def turn_over(self, event: events.TurnStateChanged) -> None:
         """Process that a turn has started or ended."""
 
@@ -64,7 +61,7 @@ class Storing:
         self.use(store.append)
         self._seconds = options.timeouts.store
         self._job: Job | None = None
-        self._held: deque[events.Event] = deque()
+        self._held: deque[events.MessagesReceived | events.TurnStateChanged] = deque()
         self._held_bytes = 0
         self._marks: deque[tuple[events.MessagesReceived, int]] = deque()
         self._turns: set[str] = set()
@@ -159,9 +156,11 @@ class Storing:
     def _hand_out(self, event: events.Event) -> None:
         while self._held:
             held = self._held.popleft()
-            if isinstance(held, events.MessagesReceived):
+            if isinstance(held, events.TurnStateChanged):  # its timeouts did not wait: `keeps` called `turn_over`
+                self._core.audience.turn_changed(held)
+            else:
                 self._held_bytes -= sum(len(message.raw) for message in held.messages)
-            self._core.handle(held)
+                self._core.deliver(held)
             if held is event:
                 return
 

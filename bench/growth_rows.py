@@ -160,10 +160,11 @@ def unread_turns(count: int) -> float:
     limits = SimpleNamespace(buffered_bytes=(count + 100) * 2000 * 3 // 2)
     exchanges = SimpleNamespace(in_flight=SimpleNamespace(size=0))
     connection = SimpleNamespace(exchanges=exchanges, state=SimpleNamespace(over=False))
+    warnings = SimpleNamespace(add=lambda *_, **__: None)
     readers = Readers(
         cast(
             "SessionCore[Any]",
-            SimpleNamespace(options=SimpleNamespace(limits=limits), connection=connection, warn=lambda *_, **__: None),
+            SimpleNamespace(options=SimpleNamespace(limits=limits), connection=connection, warnings=warnings),
         )
     )
     message = cast("Message", SimpleNamespace(raw=b"x" * 2000))

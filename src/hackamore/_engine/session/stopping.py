@@ -33,7 +33,7 @@ class Stopping:
     """For how long a stop waits for an open turn to end after its interrupt."""
 
     def __init__(self, options: Options, connection: Connection, deadlines: Deadlines) -> None:
-        self.state = Stop.NO
+        self.state: Stop = Stop.NO
         self._connection = connection
         self._deadlines = deadlines
         self._stores = options.session_store is not None

@@ -172,7 +172,7 @@ class Reached:
     """Whom callbacks reach: the sender of the running turn, or who has the session."""
 
     def __init__(self, holder: Reach, conversation: ConversationState) -> None:
-        self.now = holder
+        self.now: Reach = holder
         self._conversation = conversation
         self._holder = holder
         self._senders: dict[str, Reach] = {}

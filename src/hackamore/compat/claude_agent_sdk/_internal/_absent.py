@@ -1,0 +1,30 @@
+"""Private names of the official package that the layer does not have: importing them works, using one raises."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Absent:
+    """Stands for a private class or function."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        kind = type(self)
+        raise NotImplementedError(
+            f"`{kind.__module__}.{kind.__name__}` is private in claude-agent-sdk, and hackamore.compat does not have it. "
+            "`hackamore compat check PATH` lists such uses; docs/guides/compat.md has their replacements."
+        )
+
+
+def names_of(module: str) -> Callable[[str], type[Absent]]:
+    """Return the `__getattr__` of a module whose names are absent."""
+
+    def find(name: str) -> type[Absent]:
+        if name.startswith("__"):
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        return type(name, (Absent,), {"__module__": f"claude_agent_sdk._internal.{module}"})
+
+    return find

@@ -1,0 +1,99 @@
+"""A transport of the official package as a transport of Hackamore: dicts and lines there, bytes here."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from hackamore.compat.claude_agent_sdk._internal._task_compat import spawn_detached
+
+if TYPE_CHECKING:
+    from hackamore.compat.claude_agent_sdk._internal._task_compat import TaskHandle
+    from hackamore.compat.claude_agent_sdk._internal.transport import Transport
+    from hackamore.transports.base import LaunchPlan
+
+
+class TransportAdapter:
+    """Reads a transport in a task of its own, because an iterator does not survive a cancelled `receive`.
+
+    Attributes:
+        failure: the exception that ended the iterator, or refused a connection or a frame; None without one.
+    """
+
+    pid: int | None = None
+    stderr_tail: bytes = b""
+
+    def __init__(self, transport: Transport) -> None:
+        self.transport = transport
+        self.failure: Exception | None = None
+        self._lines: deque[bytes] = deque()
+        self._news = anyio.Event()
+        self._ended = False
+        self._reader: TaskHandle | None = None
+        self._stopped = False
+
+    async def start(self, plan: LaunchPlan) -> None:
+        """Connect; the reader starts with it."""
+        try:
+            await self.transport.connect()
+        except Exception as error:
+            self.failure = error
+            raise
+        self._reader = spawn_detached(self._read())
+
+    async def _read(self) -> None:
+        try:
+            async for frame in self.transport.read_messages():
+                self._lines.append(json.dumps(frame).encode() + b"\n")
+                self._news.set()
+        except Exception as error:
+            self.failure = error
+        finally:
+            self._ended = True
+            self._news.set()
+
+    async def send(self, data: bytes) -> None:
+        """Write frames one by one."""
+        for line in data.decode().splitlines(keepends=True):
+            try:
+                await self.transport.write(line)
+            except Exception as error:
+                self.failure = self.failure or error
+                raise
+
+    async def end_input(self) -> None:
+        """Close the input."""
+        await self.transport.end_input()
+
+    async def receive(self) -> bytes:
+        """Return what was read since the last call; b"" at the end."""
+        while not self._lines and not self._ended:
+            self._news = anyio.Event()
+            await self._news.wait()
+        data = b"".join(self._lines)
+        self._lines.clear()
+        return data
+
+    async def wait_exit(self) -> int | None:
+        """Return the exit code that the exception of the iterator has; 0 without an exception."""
+        code: Any = getattr(self.failure, "exit_code", 1 if self.failure is not None else 0)
+        return code if isinstance(code, int) else 1
+
+    async def stop(self, *, turn_open: bool) -> None:
+        """Stop the reader and close the transport."""
+        if self._stopped:
+            return
+        self._stopped = True
+        with anyio.CancelScope(shield=True):
+            if self._reader is not None:
+                self._reader.cancel()
+                await self._reader.wait()
+            await self.transport.close()
+
+    def abandon(self) -> None:
+        """Stop the reader; the transport is left to its owner."""
+        if self._reader is not None:
+            self._reader.cancel()

@@ -1,0 +1,230 @@
+"""One CLI as the client and `query` of the official package use it: a `hackamore.Session`, its frames as dicts, its errors translated."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import anyio.lowlevel
+
+import hackamore
+from hackamore import errors
+from hackamore.compat._use import USED
+from hackamore.compat.claude_agent_sdk._errors import (
+    ClaudeSDKError,
+    CLIConnectionError,
+    CLINotFoundError,
+    ControlRequestError,
+    ProcessError,
+    ResultError,
+    result_errors,
+)
+from hackamore.compat.claude_agent_sdk._internal._adapter import TransportAdapter
+from hackamore.compat.claude_agent_sdk._internal._mapping import to_options
+from hackamore.compat.claude_agent_sdk._internal._task_compat import spawn_detached
+from hackamore.compat.claude_agent_sdk._internal.message_parser import parse_message
+from hackamore.compat.claude_agent_sdk._internal.transport.subprocess_cli import is_local
+from hackamore.runtime.log import logger
+
+if TYPE_CHECKING:
+    from hackamore.compat.claude_agent_sdk._internal._task_compat import TaskHandle
+    from hackamore.compat.claude_agent_sdk._internal.transport import Transport
+    from hackamore.compat.claude_agent_sdk._shapes import ClaudeAgentOptions, Message
+
+
+_OWN = ("type", "message", "uuid", "priority")
+"""Fields of a prompt's frame that are arguments of `Session.send`."""
+
+
+class Conversation:
+    """A session from its start to its end.
+
+    Args:
+        options: those of the program.
+        transport: that of the program, or the local child process.
+    """
+
+    def __init__(self, options: ClaudeAgentOptions, transport: Transport) -> None:
+        self._cwd = options.cwd
+        self._adapter = None if is_local(transport) else TransportAdapter(transport)
+        self._session = hackamore.Session(to_options(options), transport=self._adapter or USED.transport)
+        self._error_result: dict[str, Any] | None = None
+        self._cursor: Any = None
+        self._over = False
+        self._feeder: TaskHandle | None = None
+
+    async def start(self) -> None:
+        """Start the CLI; return when it has answered `initialize`."""
+        if self._cwd and not await anyio.Path(self._cwd).is_dir():
+            raise CLIConnectionError(f"Working directory does not exist: {self._cwd}")
+        problem: list[Exception] = []
+
+        async def begin() -> None:
+            try:
+                await self._session.start()
+            except Exception as error:
+                problem.append(error)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(begin)
+            while self._session.state is hackamore.SessionState.NEW and not problem:
+                await anyio.lowlevel.checkpoint()
+            if not problem:  # before the first message can come
+                self._cursor = self._session.messages()
+        if problem:
+            raise self._start_error(problem[0]) from problem[0]
+
+    def _start_error(self, error: Exception) -> Exception:
+        failure = None if self._adapter is None else self._adapter.failure
+        if failure is not None:
+            return failure
+        match error:
+            case errors.CLINotFoundError():
+                return CLINotFoundError(str(error))
+            case errors.CLIExitedDuringInitError():
+                return ProcessError("Command failed during its start", error.exit_code, str(error))
+            case errors.InitializationTimeoutError():
+                return ControlRequestError("Control request timeout: initialize")
+            case errors.InitializationError():
+                return ControlRequestError(str(error))
+            case errors.OptionsError():
+                return error
+        return CLIConnectionError(f"Failed to start Claude Code: {error}")
+
+    async def send(self, frame: Mapping[str, Any]) -> None:
+        """Send a user frame.
+
+        Raises:
+            CLIConnectionError: the CLI cannot be written to.
+        """
+        extra = {name: value for name, value in frame.items() if name not in _OWN}
+        message = frame.get("message")
+        content = message.get("content") if isinstance(message, Mapping) else None
+        try:
+            await self._session.send(content, priority=frame.get("priority"), extra=extra)  # type: ignore[arg-type]
+        except errors.SessionClosedError as error:
+            code = self._session.exit_code
+            ended = f"terminated process (exit code: {code})" if code is not None else "a session that is over"
+            raise CLIConnectionError(f"Cannot write to {ended}: {error.reason}") from error
+
+    def feed(self, frames: AsyncIterable[dict[str, Any]], *, finish: bool) -> None:
+        """Send frames while messages are read, and close stdin behind the last one if `finish` is true."""
+        self._feeder = spawn_detached(self._feed(frames, finish=finish))
+
+    async def _feed(self, frames: AsyncIterable[dict[str, Any]], *, finish: bool) -> None:
+        try:
+            async for frame in frames:
+                await self.send(frame)
+        except Exception as error:
+            logger.error("The prompt stream failed; stdin is closed: %s", error)
+        if finish:
+            await self.end_input()
+
+    async def end_input(self) -> None:
+        """Have stdin closed as soon as no turn, callback or background task needs it."""
+        with anyio.move_on_after(0):  # the request is made before the first wait
+            await self._session.finish()
+
+    async def next_message(self) -> Message | None:
+        """Return the next message, or None at the end; raise once how the CLI ended, if it ended badly."""
+        while not self._over:
+            end: errors.HackamoreError | None = None
+            message = None
+            try:
+                message = await self._cursor.next_item()
+            except errors.HackamoreError as error:
+                end = error
+            if message is None:
+                self._over = True
+                problem = self._ending(end)
+                if problem is not None:
+                    raise problem from problem.__cause__ or end
+                break
+            data = message.data
+            state = data.get("type") == "system" and data.get("subtype") == "session_state_changed"
+            if state and data.get("sdk_host_only") is True:
+                continue
+            parsed = parse_message(data)
+            if parsed is not None:
+                if not state:  # `command_lifecycle`, which only Hackamore causes, does not count
+                    self._error_result = data if data.get("type") == "result" and data.get("is_error") else None
+                return parsed
+        return None
+
+    def _ending(self, error: errors.HackamoreError | None) -> Exception | None:
+        """Return the exception for the end of the messages; None if the CLI ended well."""
+        failure = None if self._adapter is None else self._adapter.failure
+        if failure is not None and not isinstance(failure, ProcessError):
+            return failure
+        closed = error if isinstance(error, errors.SessionClosedError) else None
+        if error is not None and closed is None:  # a limit, a budget, a consumer that is too slow
+            return error if isinstance(error, errors.BudgetError) else CLIConnectionError(str(error))
+        code = self._session.exit_code
+        if failure is None and code in (0, None):
+            gone = closed is None or closed.expected or code == 0
+            return None if gone else CLIConnectionError(str(closed))
+        stderr = closed.stderr_tail if closed is not None else None
+        process = failure or ProcessError(f"Command failed with exit code {code}", code, stderr)
+        if self._error_result is None:
+            return process
+        text = f"Claude Code returned an error result: {error_text(self._error_result)}"
+        problem = ResultError(text, self._error_result, process.exit_code)
+        problem.__cause__ = process
+        return problem
+
+    async def control(self, subtype: str, **fields: Any) -> dict[str, Any]:
+        """Send a control request and return its answer.
+
+        Raises:
+            ControlRequestError: the CLI refused it, or did not answer in time.
+            CLIConnectionError: the CLI is gone.
+        """
+        try:
+            answer = await self._session.request(subtype, **fields)
+        except errors.ControlTimeoutError as error:
+            raise ControlRequestError(f"Control request timeout: {subtype}") from error
+        except errors.ControlRejectedError as error:
+            raise ControlRequestError(error.message) from error
+        except errors.SessionClosedError as error:
+            raise (self._ending(error) or CLIConnectionError(str(error))) from error
+        except errors.ControlError as error:
+            raise ControlRequestError(str(error)) from error
+        data: Any = answer.data
+        return data if isinstance(data, dict) else {}
+
+    @property
+    def server_info(self) -> dict[str, Any] | None:
+        """The answer of the CLI to `initialize`."""
+        info = self._session.server_info
+        return None if info is None else info.data
+
+    async def close(self) -> None:
+        """Stop the CLI; no process is left."""
+        if self._feeder is not None:
+            self._feeder.cancel()
+        with anyio.CancelScope(shield=True):
+            await self._session.stop()
+
+
+def error_text(result: Mapping[str, Any]) -> str:
+    """Return the words for an error result: its errors, its text, its subtype or its HTTP status."""
+    text = result.get("result")
+    subtype = result.get("subtype")
+    status = result.get("api_error_status")
+    candidates = (
+        "; ".join(result_errors(result.get("errors"))),
+        text.strip() if isinstance(text, str) else "",
+        subtype if isinstance(subtype, str) and subtype != "success" else "",
+        "" if status is None else f"API error (HTTP {status})",
+    )
+    return next(filter(None, candidates), "unknown error")
+
+
+def user_frame(prompt: str, session_id: str) -> dict[str, Any]:
+    """Return the frame of a prompt."""
+    message = {"role": "user", "content": prompt}
+    return {"type": "user", "message": message, "parent_tool_use_id": None, "session_id": session_id}
+
+
+__all__ = ["ClaudeSDKError", "Conversation", "error_text", "user_frame"]

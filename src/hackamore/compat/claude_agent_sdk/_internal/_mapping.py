@@ -1,0 +1,201 @@
+"""`ClaudeAgentOptions` as `hackamore.Options`: the same flags, fields and variables, and the same callbacks."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, is_dataclass
+from typing import TYPE_CHECKING, Any
+
+import hackamore
+from hackamore import Allow, Deny, Limits, Options, Timeouts
+from hackamore.compat._use import USED
+from hackamore.compat.claude_agent_sdk._shapes import (
+    PermissionResultAllow,
+    PermissionResultDeny,
+    PermissionUpdate,
+    ToolPermissionContext,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hackamore import PermissionRequest
+    from hackamore.compat.claude_agent_sdk._shapes import ClaudeAgentOptions
+
+_SAME = [
+    "allowed_tools",
+    "strict_mcp_config",
+    "permission_mode",
+    "continue_conversation",
+    "disallowed_tools",
+    "betas",
+    "cwd",
+    "cli_path",
+    "env",
+    "settings",
+    "add_dirs",
+    "stderr",
+    "user",
+    "include_partial_messages",
+    "include_hook_events",
+    "forward_subagent_text",
+    "verbatim_prompts",
+    "fork_session",
+    "plugins",
+    "thinking",
+    "max_thinking_tokens",
+    "effort",
+    "enable_file_checkpointing",
+    "session_store",
+    "session_store_flush",
+    "task_budget",
+    "client_app",
+    "max_budget_usd",
+    "resume_drops_turn",
+    "tools",
+]
+"""Fields that mean the same in both."""
+_EMPTY_IS_NONE = [
+    "resume",
+    "session_id",
+    "model",
+    "fallback_model",
+    "permission_prompt_tool_name",
+    "resume_session_at",
+    "max_turns",
+]
+"""Fields whose empty value sends no flag in the official package."""
+_CEILING = "CLAUDE_CODE_PRINT_BG_WAIT_CEILING_MS"
+_INITIALIZE = "CLAUDE_CODE_STREAM_CLOSE_TIMEOUT"
+CONTROL_SECONDS = 60.0
+
+
+def to_options(options: ClaudeAgentOptions) -> Options:
+    """Return the options of the session.
+
+    Raises:
+        OptionsError: Hackamore refuses a value, such as a list that is a str.
+    """
+    given = {name: getattr(options, name) for name in _SAME}
+    given.update({name: getattr(options, name) or None for name in _EMPTY_IS_NONE})
+    given["permission_mode"] = options.permission_mode or None
+    given["cwd"] = options.cwd or None
+    given["system_prompt"] = "" if options.system_prompt is None else options.system_prompt
+    given["extra_args"] = {name: value if value is None else str(value) for name, value in options.extra_args.items()}
+    given["mcp_servers"] = _servers(options.mcp_servers)
+    given["timeouts"] = _timeouts(options)
+    given["version_check"] = "skip"  # the official package runs no `claude --version`
+    if options.sandbox is not None:
+        given["sandbox"] = {"failIfUnavailable": False, **options.sandbox}
+    if options.skills is not None:
+        given["skills"] = options.skills
+    sources = options.setting_sources
+    given["setting_sources"] = ["user", "project"] if sources is None and options.skills is not None else sources
+    if options.agents:
+        given["agents"] = {name: _without_none(agent) for name, agent in options.agents.items()}
+    if isinstance(options.output_format, Mapping) and options.output_format.get("type") == "json_schema":
+        given["output_format"] = options.output_format
+    if options.hooks:
+        given["hooks"] = {event: list(map(_matcher, matchers)) for event, matchers in options.hooks.items() if matchers}
+    if options.can_use_tool is not None:
+        given["can_use_tool"] = _permission(options.can_use_tool)
+        given["permission_prompt_tool_name"] = None  # `stdio`, which the callback implies
+    if options.max_buffer_size is not None:  # a smaller limit would only end the run
+        given["limits"] = Limits(line_bytes=max(options.max_buffer_size, Limits().line_bytes))
+    return Options(**{**given, **USED.options})
+
+
+def _timeouts(options: ClaudeAgentOptions) -> Timeouts:
+    initialize = max(_milliseconds(os.environ.get(_INITIALIZE), 0) / 1000, CONTROL_SECONDS)
+    ceiling = run_end_ceiling_ms(options.env)
+    return Timeouts(
+        initialize=initialize,
+        control=CONTROL_SECONDS,
+        store=options.load_timeout_ms / 1000,
+        background=ceiling / 1000 or None,
+    )
+
+
+def run_end_ceiling_ms(env: Mapping[str, str]) -> int:
+    """Return how long background tasks may keep a query open after its result, in milliseconds; 0 is without a limit."""
+    return _milliseconds(env[_CEILING] if _CEILING in env else os.environ.get(_CEILING), 600_000)
+
+
+def _milliseconds(text: Any, default: int) -> int:
+    try:
+        value = int(text)
+    except (TypeError, ValueError):
+        return default
+    return value if value >= 0 else default
+
+
+def _servers(servers: Any) -> Any:
+    if not isinstance(servers, Mapping):
+        return servers
+    return {
+        name: config["instance"] if isinstance(config, Mapping) and config.get("type") == "sdk" else config
+        for name, config in servers.items()
+    }
+
+
+def _without_none(agent: Any) -> dict[str, Any]:
+    fields = asdict(agent) if is_dataclass(agent) and not isinstance(agent, type) else dict(agent)
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _matcher(matcher: Any) -> hackamore.HookMatcher[Any]:
+    return hackamore.HookMatcher(
+        matcher=getattr(matcher, "matcher", None) or None,
+        hooks=list(map(_hook, getattr(matcher, "hooks", ()))),
+        timeout=getattr(matcher, "timeout", None),
+        on_failure=getattr(matcher, "on_failure", None),
+    )
+
+
+def _named(function: Callable[..., Any], original: Any) -> Callable[..., Any]:
+    # Not `functools.wraps`: its annotations would be read as those of a callback of Hackamore.
+    function.__name__ = getattr(original, "__name__", type(original).__name__)
+    function.__qualname__ = getattr(original, "__qualname__", function.__name__)
+    return function
+
+
+def _hook(callback: Any) -> Any:
+    async def hook(input: Any, context: Any) -> Any:  # noqa: A002 - the name that Hackamore calls it by
+        output = callback(input.data, context.tool_use_id, {"signal": None})
+        return await output if inspect.isawaitable(output) else output
+
+    return _named(hook, callback)
+
+
+def _permission(callback: Any) -> Any:
+    async def can_use_tool(request: PermissionRequest) -> Allow | Deny:
+        data = request.data
+        more = {name: data.get(name) for name in _CONTEXT_FIELDS}
+        suggestions = [PermissionUpdate.from_dict(update) for update in data.get("permission_suggestions") or []]
+        context = ToolPermissionContext(signal=None, suggestions=suggestions, **more)
+        result = callback(data["tool_name"], data["input"], context)
+        return permission_answer(await result if inspect.isawaitable(result) else result)
+
+    return _named(can_use_tool, callback)
+
+
+_CONTEXT_FIELDS = ["tool_use_id", "agent_id", "blocked_path", "decision_reason", "title", "display_name", "description"]
+
+
+def permission_answer(result: Any) -> Allow | Deny:
+    """Return the answer of a permission callback as Hackamore sends it.
+
+    Raises:
+        TypeError: it is neither `PermissionResultAllow` nor `PermissionResultDeny`.
+    """
+    if isinstance(result, PermissionResultAllow):
+        updates = [update.to_dict() for update in result.updated_permissions or ()]
+        return Allow(updated_input=result.updated_input, updated_permissions=updates)
+    if isinstance(result, PermissionResultDeny):
+        return Deny(result.message, interrupt=bool(result.interrupt))
+    raise TypeError(
+        "Tool permission callback must return PermissionResult (PermissionResultAllow or PermissionResultDeny), "
+        f"got {type(result)}"
+    )

@@ -1,0 +1,41 @@
+"""`query`: one query over the CLI."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hackamore.compat.claude_agent_sdk._internal.client import InternalClient
+from hackamore.compat.claude_agent_sdk._shapes import ClaudeAgentOptions
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterable, AsyncIterator
+
+    from hackamore.compat.claude_agent_sdk._internal.transport import Transport
+    from hackamore.compat.claude_agent_sdk._shapes import Message
+
+__all__ = ["query"]
+
+
+async def query(
+    *,
+    prompt: str | AsyncIterable[dict[str, Any]],
+    options: ClaudeAgentOptions | None = None,
+    transport: Transport | None = None,
+) -> AsyncIterator[Message]:
+    """Iterate over the messages of one query.
+
+    Args:
+        prompt: a text, or user frames.
+        options: settings; `ClaudeAgentOptions()` if None.
+        transport: connection to the CLI; the local CLI if None.
+    """
+    messages = InternalClient().process_query(
+        prompt=prompt, options=options if options is not None else ClaudeAgentOptions(), transport=transport
+    )
+    try:
+        async for message in messages:
+            yield message
+    finally:  # the official package leaves the inner iterator to the garbage collector
+        close = getattr(messages, "aclose", None)
+        if close is not None:
+            await close()

@@ -100,26 +100,44 @@ def kinds_of(file: Path) -> dict[str, str]:
                     private[name] = "E" if "session" in module or "transcript" in module else "H"
                 elif name.startswith("_"):
                     private[name] = "D"
-    helpers = {
-        node.name: ast.get_source_segment(source, node) or "" for node in tree.body if isinstance(node, _FUNCTIONS)
-    }
+    definitions = {name: ast.get_source_segment(source, node) or "" for node in tree.body for name in names_in(node)}
     found: dict[str, str] = {}
 
-    def visit(nodes: list[ast.stmt], prefix: str) -> None:
-        for node in nodes:
-            if isinstance(node, ast.ClassDef):
-                visit(node.body, f"{prefix}{node.name}::")
-            elif isinstance(node, _FUNCTIONS) and node.name.startswith("test"):
-                text = ast.get_source_segment(source, node) or ""
-                used = set(re.findall(r"\w+", text))
-                text += "".join(helpers[name] for name in used & helpers.keys())
-                used = set(re.findall(r"\w+", text))
-                ranks = {private[name] for name in used & private.keys()}
-                ranks |= {kind for kind, mark in _MARKS if re.search(mark, text)}
-                found[f"{prefix}{node.name}"] = next((kind for kind, _ in _MARKS if kind in ranks), "A")
+    def kind_of(text: str, methods: dict[str, str]) -> str:
+        """Return the kind of a test from its source and that of everything in its file that it uses."""
+        known = {**definitions, **methods}
+        used: set[str] = set()
+        waiting = [text]
+        while waiting:
+            words = set(re.findall(r"\w+", waiting.pop())) - used
+            used |= words
+            waiting += [known[word] for word in words & known.keys()]
+        text += "".join(known[word] for word in used & known.keys())
+        ranks = {private[name] for name in used & private.keys()}
+        ranks |= {kind for kind, mark in _MARKS if re.search(mark, text)}
+        return next((kind for kind, _ in _MARKS if kind in ranks), "A")
 
-    visit(tree.body, "")
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            functions = [part for part in node.body if isinstance(part, _FUNCTIONS)]
+            texts = {part.name: ast.get_source_segment(source, part) or "" for part in functions}
+            methods = {name: text for name, text in texts.items() if not name.startswith("test")}
+            found.update(
+                {f"{node.name}::{name}": kind_of(text, methods) for name, text in texts.items() if name not in methods}
+            )
+        elif isinstance(node, _FUNCTIONS) and node.name.startswith("test"):
+            found[node.name] = kind_of(definitions[node.name], {})
     return found
+
+
+def names_in(node: ast.stmt) -> list[str]:
+    """Return the names that a statement at the top of a file defines, imports aside."""
+    match node:
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            return [node.name]
+        case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+            return [name]
+    return []
 
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -129,7 +147,11 @@ def run(suite: Path, *, layer: bool, more: list[str], workers: str) -> dict[tupl
     """Run the suite; return the outcome of each case by file and name: passed, failed or skipped."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.xml")
-        environment = {**os.environ, "PYTHONPATH": str(suite / "src"), "CLAUDE_CONFIG_DIR": str(Path(folder, "config"))}
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(suite / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]),
+            "CLAUDE_CONFIG_DIR": str(Path(folder, "config")),
+        }
         command = [sys.executable, "-m", "pytest", "-q", "-c", os.devnull, "--rootdir", str(suite), "-p", "no:asyncio"]
         command += [
             "-p",

@@ -44,6 +44,24 @@ PLACES = {
     "_version": "__version__",
 }
 """Public names that are no shapes, by the module that has them."""
+CONTROLS = (
+    ("interrupt", "", "interrupt", "", "None"),
+    ("set_permission_mode", "mode: shapes.PermissionMode", "set_permission_mode", "mode=mode", "None"),
+    ("set_model", "model: str | None = None", "set_model", "model=model", "None"),
+    ("rewind_files", "user_message_id: str", "rewind_files", "user_message_id=user_message_id", "None"),
+    ("reconnect_mcp_server", "server_name: str", "mcp_reconnect", "serverName=server_name", "None"),
+    (
+        "toggle_mcp_server",
+        "server_name: str, enabled: bool",
+        "mcp_toggle",
+        "serverName=server_name, enabled=enabled",
+        "None",
+    ),
+    ("stop_task", "task_id: str", "stop_task", "task_id=task_id", "None"),
+    ("get_mcp_status", "", "mcp_status", "", "shapes.McpStatusResponse"),
+    ("get_context_usage", "", "get_context_usage", "", "shapes.ContextUsageResponse"),
+)
+"""The control requests of the client: method, parameters, subtype and fields on the wire, result."""
 LATE = "ToolAnnotations"
 """The one class that needs the package `mcp`: loaded when it is used."""
 
@@ -124,6 +142,54 @@ __all__ = {["PermissionRuleValue", *names_of(nodes)]!r}
 '''
 
 
+def controls_module() -> str:
+    """Return the text of `_controls.py`."""
+    methods = []
+    for name, parameters, subtype, fields, result in CONTROLS:
+        call = f"await self._control({', '.join(filter(None, [repr(subtype), fields]))})"
+        body = call if result == "None" else f"return cast({result!r}, {call})"
+        methods.append(
+            f"    async def {name}({', '.join(filter(None, ['self', parameters]))}) -> {result}:\n        {body}\n"
+        )
+    newline = "\n"
+    return f'''{HEAD}"""The control requests of the client."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from hackamore.compat.claude_agent_sdk import _shapes as shapes
+
+
+class Controls:
+    """A method for each request."""
+
+    async def _control(self, subtype: str, **fields: Any) -> dict[str, Any]:
+        raise NotImplementedError
+
+{newline.join(methods)}'''
+
+
+def transport_module(official: Path) -> str:
+    """Return the text of `_internal/transport/__init__.py`: the abstract class that programs implement."""
+    tree = ast.parse((official / "_internal" / "transport" / "__init__.py").read_text(encoding="utf-8"))
+    (kind,) = (node for node in tree.body if isinstance(node, ast.ClassDef))
+    for method in kind.body:
+        if isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            method.body = [ast.Expr(ast.Constant(...))]
+    kind.body = [part for part in kind.body if not isinstance(part, ast.Expr)]
+    return f'''{HEAD}"""The transport of the official package: an abstract class that programs may implement."""
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator
+from typing import Any
+
+__all__ = ["Transport"]
+
+{ast.unparse(ast.fix_missing_locations(kind))}
+'''
+
+
 def init_module(official: Path) -> str:
     """Return the text of `__init__.py`."""
     names = public_names(official)
@@ -185,6 +251,11 @@ if __name__ == "__main__":
         sys.exit(0)
     sys.exit(
         generated_modules.main(
-            {TARGET / "_shapes.py": shapes_module(OFFICIAL), TARGET / "__init__.py": init_module(OFFICIAL)}
+            {
+                TARGET / "_shapes.py": shapes_module(OFFICIAL),
+                TARGET / "_controls.py": controls_module(),
+                TARGET / "_internal" / "transport" / "__init__.py": transport_module(OFFICIAL),
+                TARGET / "__init__.py": init_module(OFFICIAL),
+            }
         )
     )

@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from hackamore.compat._absent import names_of
 from hackamore.compat._use import USED
 
 if TYPE_CHECKING:
@@ -25,33 +27,12 @@ __all__ = ["claude_agent_sdk", "install", "use"]
 OFFICIAL = "claude_agent_sdk"
 _HERE = f"{__name__}.{OFFICIAL}"
 MODULES = (
-    "",
-    "_errors",
-    "_version",
-    "types",
-    "_internal",
-    "_internal.transport",
-    "_internal.transport.subprocess_cli",
-    "_internal._task_compat",
-    "_internal._client_app",
-    "_internal._mcp_compat",
-    "_internal.client",
-    "_internal.message_parser",
-    "_internal.query",
-    "_internal.sdk_mcp_bridge",
-    "_internal.session_import",
-    "_internal.session_mutations",
-    "_internal.session_resume",
-    "_internal.session_store",
-    "_internal.session_store_validation",
-    "_internal.session_summary",
-    "_internal.sessions",
-    "_internal.transcript_mirror_batcher",
-    "client",
-    "query",
-    "testing",
-    "testing.session_store_conformance",
+    "_errors _version types _internal _internal.transport _internal.transport.subprocess_cli _internal._task_compat "
+    "_internal._client_app _internal._mcp_compat _internal.client _internal.message_parser _internal.query "
+    "_internal.session_import _internal.session_mutations _internal.session_store _internal.session_store_validation "
+    "_internal.session_summary _internal.sessions client query testing testing.session_store_conformance"
 )
+ABSENT = "sdk_mcp_bridge session_resume transcript_mirror_batcher"
 """The modules that programs, instrumentations and tests import."""
 
 
@@ -70,9 +51,13 @@ def install() -> None:
         )
     if loaded is not None:
         return
-    for name in MODULES:
-        end = f".{name}" if name else ""
-        sys.modules[f"{OFFICIAL}{end}"] = import_module(f"{_HERE}{end}")
+    sys.modules[OFFICIAL] = import_module(_HERE)
+    for name in MODULES.split():
+        sys.modules[f"{OFFICIAL}.{name}"] = import_module(f"{_HERE}.{name}")
+    for name in ABSENT.split():  # importing a private name works, using one raises
+        module = sys.modules[f"{OFFICIAL}._internal.{name}"] = ModuleType(f"{OFFICIAL}._internal.{name}")
+        module.__getattr__ = names_of(name)  # type: ignore[method-assign]
+        setattr(sys.modules[f"{OFFICIAL}._internal"], name, module)
 
 
 def use(*, options: dict[str, Any] | None = None, transport: Any = None, trace: Any = None, budget: Any = None) -> None:

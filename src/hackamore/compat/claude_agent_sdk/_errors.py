@@ -34,12 +34,7 @@ class CLINotFoundError(CLIConnectionError):
 
 
 class ProcessError(ClaudeSDKError):
-    """The CLI exited with an error.
-
-    Attributes:
-        exit_code: its exit code, if it is known.
-        stderr: the last part of its stderr.
-    """
+    """The CLI exited with an error."""
 
     def __init__(self, message: str, exit_code: int | None = None, stderr: str | None = None) -> None:
         self.exit_code = exit_code
@@ -58,12 +53,7 @@ _normalize_result_errors = result_errors  # the name that the official tests imp
 
 
 class ResultError(ProcessError):
-    """The CLI reported an error result and exited with an error.
-
-    Attributes:
-        data: the result as it is on the wire.
-        errors: its texts.
-    """
+    """The CLI reported an error result and exited with an error."""
 
     def __init__(self, message: str, data: dict[str, Any] | None = None, exit_code: int | None = None) -> None:
         self.data: dict[str, Any] = data if isinstance(data, dict) else {}
@@ -81,12 +71,7 @@ class ResultError(ProcessError):
 
 
 class CLIJSONDecodeError(ClaudeSDKError):
-    """A line of the CLI is not valid JSON.
-
-    Attributes:
-        line: the line.
-        original_error: the error of the decoder.
-    """
+    """A line of the CLI is not valid JSON."""
 
     def __init__(self, line: str, original_error: Exception) -> None:
         self.line = line
@@ -95,11 +80,7 @@ class CLIJSONDecodeError(ClaudeSDKError):
 
 
 class MessageParseError(ClaudeSDKError):
-    """A message lacks a field that its class needs.
-
-    Attributes:
-        data: the message as it is on the wire.
-    """
+    """A message lacks a field that its class needs."""
 
     def __init__(self, message: str, data: dict[str, Any] | None = None) -> None:
         self.data = data

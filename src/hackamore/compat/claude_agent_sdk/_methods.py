@@ -29,11 +29,6 @@ class PermissionUpdateMethods:
     """The way of a permission update to the wire and back."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the update as the CLI reads it.
-
-        Raises:
-            ValueError: the type is unknown, or a field that it needs is missing.
-        """
         kind: Any = getattr(self, "type", None)
         if kind not in _NEEDED:
             known = ", ".join(_NEEDED)
@@ -50,11 +45,6 @@ class PermissionUpdateMethods:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
-        """Return the update that the CLI suggests.
-
-        Args:
-            data: the update as it is on the wire.
-        """
         fields = {name: data.get(name) for name in ("rules", "behavior", "mode", "directories", "destination")}
         if fields["rules"] is not None:
             fields["rules"] = [

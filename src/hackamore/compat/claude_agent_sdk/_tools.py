@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import types
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import (
-    TYPE_CHECKING,
     Annotated,
     Any,
     Generic,
@@ -21,9 +21,6 @@ from typing import (
 
 from hackamore.compat.claude_agent_sdk._shapes import McpSdkServerConfig
 from hackamore.runtime.log import logger
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
 
 __all__ = ["SdkMcpTool", "create_sdk_mcp_server", "tool"]
 
@@ -45,14 +42,6 @@ class SdkMcpTool(Generic[T]):
 def tool(
     name: str, description: str, input_schema: type | dict[str, Any], annotations: Any = None
 ) -> Callable[[Callable[[Any], Awaitable[dict[str, Any]]]], SdkMcpTool[Any]]:
-    """Return a decorator that makes a tool of an async function.
-
-    Args:
-        name: its name.
-        description: its purpose, for the model.
-        input_schema: types by argument, a `TypedDict`, or a JSON schema.
-        annotations: hints about it.
-    """
 
     def decorate(handler: Callable[[Any], Awaitable[dict[str, Any]]]) -> SdkMcpTool[Any]:
         return SdkMcpTool(name, description, input_schema, handler, annotations)
@@ -135,13 +124,6 @@ def _converted(item: dict[str, Any]) -> dict[str, Any] | None:
 def create_sdk_mcp_server(
     name: str, version: str = "1.0.0", tools: list[SdkMcpTool[Any]] | None = None
 ) -> McpSdkServerConfig:
-    """Return a server of this process for `ClaudeAgentOptions.mcp_servers`.
-
-    Args:
-        name: its name.
-        version: its version.
-        tools: its tools.
-    """
     from mcp.types import Tool
 
     known = {each.name: each for each in tools or ()}
@@ -191,7 +173,6 @@ def _problem(arguments: Any, schema: dict[str, Any]) -> str | None:
 
 
 def _server(name: str, version: str, tools: list[Any], run: Callable[[str, dict[str, Any]], Awaitable[Any]]) -> Any:
-    """Return a low-level server; `mcp` takes the handlers in its constructor since 2.0, and by decorators before."""
     import mcp.types
     from mcp.server import Server
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterable, AsyncIterator
+from typing import Any
 
 from hackamore.compat.claude_agent_sdk._internal.client import InternalClient
-from hackamore.compat.claude_agent_sdk._shapes import ClaudeAgentOptions
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, AsyncIterator
-
-    from hackamore.compat.claude_agent_sdk._internal.transport import Transport
-    from hackamore.compat.claude_agent_sdk._shapes import Message
+from hackamore.compat.claude_agent_sdk._internal.transport import Transport
+from hackamore.compat.claude_agent_sdk._shapes import ClaudeAgentOptions, Message
 
 __all__ = ["query"]
 
@@ -22,13 +18,6 @@ async def query(
     options: ClaudeAgentOptions | None = None,
     transport: Transport | None = None,
 ) -> AsyncIterator[Message]:
-    """Iterate over the messages of one query.
-
-    Args:
-        prompt: a text, or user frames.
-        options: settings; `ClaudeAgentOptions()` if None.
-        transport: connection to the CLI; the local CLI if None.
-    """
     messages = InternalClient().process_query(
         prompt=prompt, options=options if options is not None else ClaudeAgentOptions(), transport=transport
     )

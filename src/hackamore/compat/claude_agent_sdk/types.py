@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from hackamore.compat.claude_agent_sdk._shapes import *  # noqa: F403
-
-if TYPE_CHECKING:
-    from hackamore.compat.claude_agent_sdk._shapes import ClaudeAgentOptions, HookEvent, HookMatcher, PermissionMode
+from hackamore.compat.claude_agent_sdk._shapes import ClaudeAgentOptions, HookEvent, HookMatcher, PermissionMode
 
 _SKILLS_ALL: Final = "all"
 
@@ -51,7 +49,6 @@ def _warn_if_can_use_tool_shadowed(options: ClaudeAgentOptions) -> None:
 
 
 def _configure_can_use_tool(options: ClaudeAgentOptions) -> ClaudeAgentOptions:
-    """Return options whose permission requests come over stdio, if they have a callback for them."""
     if not options.can_use_tool:
         return options
     if options.permission_prompt_tool_name:
@@ -61,7 +58,6 @@ def _configure_can_use_tool(options: ClaudeAgentOptions) -> ClaudeAgentOptions:
 
 
 def _hooks_to_internal_format(hooks: dict[HookEvent, list[HookMatcher]]) -> dict[str, list[dict[str, Any]]]:
-    """Return matchers as dicts, without what is None."""
     return {event: [_matcher_dict(matcher) for matcher in matchers] for event, matchers in hooks.items()}
 
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
 
-from hackamore.compat.claude_agent_sdk._internal._task_compat import spawn_detached
-
-if TYPE_CHECKING:
-    from hackamore.compat.claude_agent_sdk._internal._task_compat import TaskHandle
-    from hackamore.compat.claude_agent_sdk._internal.transport import Transport
-    from hackamore.transports.base import LaunchPlan
+from hackamore.compat.claude_agent_sdk._internal._task_compat import TaskHandle, spawn_detached
+from hackamore.compat.claude_agent_sdk._internal.transport import Transport
+from hackamore.transports.base import LaunchPlan
 
 
 class TransportAdapter:
@@ -56,7 +53,6 @@ class TransportAdapter:
             self._news.set()
 
     async def send(self, data: bytes) -> None:
-        """Write frames one by one."""
         for line in data.decode().splitlines(keepends=True):
             try:
                 await self.transport.write(line)
@@ -69,7 +65,6 @@ class TransportAdapter:
         await self.transport.end_input()
 
     async def receive(self) -> bytes:
-        """Return what was read since the last call; b"" at the end."""
         while not self._lines and not self._ended:
             self._news = anyio.Event()
             await self._news.wait()
@@ -83,7 +78,6 @@ class TransportAdapter:
         return code if isinstance(code, int) else 1
 
     async def stop(self, *, turn_open: bool) -> None:
-        """Stop the reader and close the transport."""
         if self._stopped:
             return
         self._stopped = True
@@ -94,6 +88,5 @@ class TransportAdapter:
             await self.transport.close()
 
     def abandon(self) -> None:
-        """Stop the reader; the transport is left to its owner."""
         if self._reader is not None:
             self._reader.cancel()

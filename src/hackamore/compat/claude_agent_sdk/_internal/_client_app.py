@@ -22,7 +22,6 @@ def _normalize(value: str) -> str | None:
 
 
 def _format_client_app(name: str, version: str | None) -> str | None:
-    """Return `name/version`; the name alone if that is not a label; None for a name that says nothing."""
     if name.lower() in _GENERIC:
         return None
     public = (version or "").partition("+")[0]
@@ -31,7 +30,6 @@ def _format_client_app(name: str, version: str | None) -> str | None:
 
 @functools.cache
 def derive_client_app() -> str | None:
-    """Return the label of the installed package that runs as the program and requires the SDK; None without one."""
     try:
         spec = getattr(sys.modules.get("__main__"), "__spec__", None)
         if spec is None or spec.name == "__main__":

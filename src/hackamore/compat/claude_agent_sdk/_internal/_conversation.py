@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -11,27 +11,15 @@ import anyio.lowlevel
 import hackamore
 from hackamore import errors
 from hackamore.compat._use import USED
-from hackamore.compat.claude_agent_sdk._errors import (
-    ClaudeSDKError,
-    CLIConnectionError,
-    CLINotFoundError,
-    ControlRequestError,
-    ProcessError,
-    ResultError,
-    result_errors,
-)
+from hackamore.compat.claude_agent_sdk import _errors as sdk
 from hackamore.compat.claude_agent_sdk._internal._adapter import TransportAdapter
 from hackamore.compat.claude_agent_sdk._internal._mapping import to_options
-from hackamore.compat.claude_agent_sdk._internal._task_compat import spawn_detached
+from hackamore.compat.claude_agent_sdk._internal._task_compat import TaskHandle, spawn_detached
 from hackamore.compat.claude_agent_sdk._internal.message_parser import parse_message
+from hackamore.compat.claude_agent_sdk._internal.transport import Transport
 from hackamore.compat.claude_agent_sdk._internal.transport.subprocess_cli import is_local
+from hackamore.compat.claude_agent_sdk._shapes import ClaudeAgentOptions, Message
 from hackamore.runtime.log import logger
-
-if TYPE_CHECKING:
-    from hackamore.compat.claude_agent_sdk._internal._task_compat import TaskHandle
-    from hackamore.compat.claude_agent_sdk._internal.transport import Transport
-    from hackamore.compat.claude_agent_sdk._shapes import ClaudeAgentOptions, Message
-
 
 _OWN = ("type", "message", "uuid", "priority")
 """Fields of a prompt's frame that are arguments of `Session.send`."""
@@ -57,7 +45,7 @@ class Conversation:
     async def start(self) -> None:
         """Start the CLI; return when it has answered `initialize`."""
         if self._cwd and not await anyio.Path(self._cwd).is_dir():
-            raise CLIConnectionError(f"Working directory does not exist: {self._cwd}")
+            raise sdk.CLIConnectionError(f"Working directory does not exist: {self._cwd}")
         problem: list[Exception] = []
 
         async def begin() -> None:
@@ -81,23 +69,18 @@ class Conversation:
             return failure
         match error:
             case errors.CLINotFoundError():
-                return CLINotFoundError(str(error))
+                return sdk.CLINotFoundError(str(error))
             case errors.CLIExitedDuringInitError():
-                return ProcessError("Command failed during its start", error.exit_code, str(error))
+                return sdk.ProcessError("Command failed during its start", error.exit_code, str(error))
             case errors.InitializationTimeoutError():
-                return ControlRequestError("Control request timeout: initialize")
+                return sdk.ControlRequestError("Control request timeout: initialize")
             case errors.InitializationError():
-                return ControlRequestError(str(error))
+                return sdk.ControlRequestError(str(error))
             case errors.OptionsError():
                 return error
-        return CLIConnectionError(f"Failed to start Claude Code: {error}")
+        return sdk.CLIConnectionError(f"Failed to start Claude Code: {error}")
 
     async def send(self, frame: Mapping[str, Any]) -> None:
-        """Send a user frame.
-
-        Raises:
-            CLIConnectionError: the CLI cannot be written to.
-        """
         extra = {name: value for name, value in frame.items() if name not in _OWN}
         message = frame.get("message")
         content = message.get("content") if isinstance(message, Mapping) else None
@@ -106,7 +89,7 @@ class Conversation:
         except errors.SessionClosedError as error:
             code = self._session.exit_code
             ended = f"terminated process (exit code: {code})" if code is not None else "a session that is over"
-            raise CLIConnectionError(f"Cannot write to {ended}: {error.reason}") from error
+            raise sdk.CLIConnectionError(f"Cannot write to {ended}: {error.reason}") from error
 
     def feed(self, frames: AsyncIterable[dict[str, Any]], *, finish: bool) -> None:
         """Send frames while messages are read, and close stdin behind the last one if `finish` is true."""
@@ -155,52 +138,44 @@ class Conversation:
     def _ending(self, error: errors.HackamoreError | None) -> Exception | None:
         """Return the exception for the end of the messages; None if the CLI ended well."""
         failure = None if self._adapter is None else self._adapter.failure
-        if failure is not None and not isinstance(failure, ProcessError):
+        if failure is not None and not isinstance(failure, sdk.ProcessError):
             return failure
         closed = error if isinstance(error, errors.SessionClosedError) else None
         if error is not None and closed is None:  # a limit, a budget, a consumer that is too slow
-            return error if isinstance(error, errors.BudgetError) else CLIConnectionError(str(error))
+            return error if isinstance(error, errors.BudgetError) else sdk.CLIConnectionError(str(error))
         code = self._session.exit_code
         if failure is None and code in (0, None):
             gone = closed is None or closed.expected or code == 0
-            return None if gone else CLIConnectionError(str(closed))
+            return None if gone else sdk.CLIConnectionError(str(closed))
         stderr = closed.stderr_tail if closed is not None else None
-        process = failure or ProcessError(f"Command failed with exit code {code}", code, stderr)
+        process = failure or sdk.ProcessError(f"Command failed with exit code {code}", code, stderr)
         if self._error_result is None:
             return process
         text = f"Claude Code returned an error result: {error_text(self._error_result)}"
-        problem = ResultError(text, self._error_result, process.exit_code)
+        problem = sdk.ResultError(text, self._error_result, process.exit_code)
         problem.__cause__ = process
         return problem
 
     async def control(self, subtype: str, **fields: Any) -> dict[str, Any]:
-        """Send a control request and return its answer.
-
-        Raises:
-            ControlRequestError: the CLI refused it, or did not answer in time.
-            CLIConnectionError: the CLI is gone.
-        """
         try:
             answer = await self._session.request(subtype, **fields)
         except errors.ControlTimeoutError as error:
-            raise ControlRequestError(f"Control request timeout: {subtype}") from error
+            raise sdk.ControlRequestError(f"Control request timeout: {subtype}") from error
         except errors.ControlRejectedError as error:
-            raise ControlRequestError(error.message) from error
+            raise sdk.ControlRequestError(error.message) from error
         except errors.SessionClosedError as error:
-            raise (self._ending(error) or CLIConnectionError(str(error))) from error
+            raise (self._ending(error) or sdk.CLIConnectionError(str(error))) from error
         except errors.ControlError as error:
-            raise ControlRequestError(str(error)) from error
+            raise sdk.ControlRequestError(str(error)) from error
         data: Any = answer.data
         return data if isinstance(data, dict) else {}
 
     @property
     def server_info(self) -> dict[str, Any] | None:
-        """The answer of the CLI to `initialize`."""
         info = self._session.server_info
         return None if info is None else info.data
 
     async def close(self) -> None:
-        """Stop the CLI; no process is left."""
         if self._feeder is not None:
             self._feeder.cancel()
         with anyio.CancelScope(shield=True):
@@ -208,12 +183,11 @@ class Conversation:
 
 
 def error_text(result: Mapping[str, Any]) -> str:
-    """Return the words for an error result: its errors, its text, its subtype or its HTTP status."""
     text = result.get("result")
     subtype = result.get("subtype")
     status = result.get("api_error_status")
     candidates = (
-        "; ".join(result_errors(result.get("errors"))),
+        "; ".join(sdk.result_errors(result.get("errors"))),
         text.strip() if isinstance(text, str) else "",
         subtype if isinstance(subtype, str) and subtype != "success" else "",
         "" if status is None else f"API error (HTTP {status})",
@@ -222,9 +196,5 @@ def error_text(result: Mapping[str, Any]) -> str:
 
 
 def user_frame(prompt: str, session_id: str) -> dict[str, Any]:
-    """Return the frame of a prompt."""
     message = {"role": "user", "content": prompt}
     return {"type": "user", "message": message, "parent_tool_use_id": None, "session_id": session_id}
-
-
-__all__ = ["ClaudeSDKError", "Conversation", "error_text", "user_frame"]

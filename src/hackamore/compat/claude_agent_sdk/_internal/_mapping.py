@@ -4,68 +4,24 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Mapping
-from dataclasses import asdict, is_dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, fields, is_dataclass
+from typing import Any
 
 import hackamore
-from hackamore import Allow, Deny, Limits, Options, Timeouts
+from hackamore import Allow, Deny, Limits, Options, PermissionRequest, Timeouts
 from hackamore.compat._use import USED
-from hackamore.compat.claude_agent_sdk._shapes import (
-    PermissionResultAllow,
-    PermissionResultDeny,
-    PermissionUpdate,
-    ToolPermissionContext,
+from hackamore.compat.claude_agent_sdk import _shapes as shapes
+from hackamore.compat.claude_agent_sdk._shapes import ClaudeAgentOptions
+
+_CHANGED = (
+    "agents can_use_tool debug_stderr extra_args hooks load_timeout_ms max_buffer_size mcp_servers output_format sandbox setting_sources "
+    "skills system_prompt"
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from hackamore import PermissionRequest
-    from hackamore.compat.claude_agent_sdk._shapes import ClaudeAgentOptions
-
-_SAME = [
-    "allowed_tools",
-    "strict_mcp_config",
-    "permission_mode",
-    "continue_conversation",
-    "disallowed_tools",
-    "betas",
-    "cwd",
-    "cli_path",
-    "env",
-    "settings",
-    "add_dirs",
-    "stderr",
-    "user",
-    "include_partial_messages",
-    "include_hook_events",
-    "forward_subagent_text",
-    "verbatim_prompts",
-    "fork_session",
-    "plugins",
-    "thinking",
-    "max_thinking_tokens",
-    "effort",
-    "enable_file_checkpointing",
-    "session_store",
-    "session_store_flush",
-    "task_budget",
-    "client_app",
-    "max_budget_usd",
-    "resume_drops_turn",
-    "tools",
-]
-"""Fields that mean the same in both."""
-_EMPTY_IS_NONE = [
-    "resume",
-    "session_id",
-    "model",
-    "fallback_model",
-    "permission_prompt_tool_name",
-    "resume_session_at",
-    "max_turns",
-]
+"""Fields that are not passed on as they are; all others mean the same in both."""
+_EMPTY_IS_NONE = (
+    "cwd fallback_model max_turns model permission_mode permission_prompt_tool_name resume resume_session_at session_id"
+)
 """Fields whose empty value sends no flag in the official package."""
 _CEILING = "CLAUDE_CODE_PRINT_BG_WAIT_CEILING_MS"
 _INITIALIZE = "CLAUDE_CODE_STREAM_CLOSE_TIMEOUT"
@@ -78,10 +34,9 @@ def to_options(options: ClaudeAgentOptions) -> Options:
     Raises:
         OptionsError: Hackamore refuses a value, such as a list that is a str.
     """
-    given = {name: getattr(options, name) for name in _SAME}
-    given.update({name: getattr(options, name) or None for name in _EMPTY_IS_NONE})
-    given["permission_mode"] = options.permission_mode or None
-    given["cwd"] = options.cwd or None
+    changed = _CHANGED.split()
+    given = {field.name: getattr(options, field.name) for field in fields(options) if field.name not in changed}
+    given.update({name: given[name] or None for name in _EMPTY_IS_NONE.split()})
     given["system_prompt"] = "" if options.system_prompt is None else options.system_prompt
     given["extra_args"] = {name: value if value is None else str(value) for name, value in options.extra_args.items()}
     given["mcp_servers"] = _servers(options.mcp_servers)
@@ -172,16 +127,16 @@ def _hook(callback: Any) -> Any:
 def _permission(callback: Any) -> Any:
     async def can_use_tool(request: PermissionRequest) -> Allow | Deny:
         data = request.data
-        more = {name: data.get(name) for name in _CONTEXT_FIELDS}
-        suggestions = [PermissionUpdate.from_dict(update) for update in data.get("permission_suggestions") or []]
-        context = ToolPermissionContext(signal=None, suggestions=suggestions, **more)
+        more = {name: data.get(name) for name in _CONTEXT_FIELDS.split()}
+        suggestions = [shapes.PermissionUpdate.from_dict(update) for update in data.get("permission_suggestions") or []]
+        context = shapes.ToolPermissionContext(signal=None, suggestions=suggestions, **more)
         result = callback(data["tool_name"], data["input"], context)
         return permission_answer(await result if inspect.isawaitable(result) else result)
 
     return _named(can_use_tool, callback)
 
 
-_CONTEXT_FIELDS = ["tool_use_id", "agent_id", "blocked_path", "decision_reason", "title", "display_name", "description"]
+_CONTEXT_FIELDS = "tool_use_id agent_id blocked_path decision_reason title display_name description"
 
 
 def permission_answer(result: Any) -> Allow | Deny:
@@ -190,12 +145,12 @@ def permission_answer(result: Any) -> Allow | Deny:
     Raises:
         TypeError: it is neither `PermissionResultAllow` nor `PermissionResultDeny`.
     """
-    if isinstance(result, PermissionResultAllow):
+    if isinstance(result, shapes.PermissionResultAllow):
         updates = [update.to_dict() for update in result.updated_permissions or ()]
         return Allow(updated_input=result.updated_input, updated_permissions=updates)
-    if isinstance(result, PermissionResultDeny):
+    if isinstance(result, shapes.PermissionResultDeny):
         return Deny(result.message, interrupt=bool(result.interrupt))
     raise TypeError(
-        "Tool permission callback must return PermissionResult (PermissionResultAllow or PermissionResultDeny), "
+        "Tool permission callback must return PermissionResult (shapes.PermissionResultAllow or shapes.PermissionResultDeny), "
         f"got {type(result)}"
     )

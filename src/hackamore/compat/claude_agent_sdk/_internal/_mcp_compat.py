@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hackamore.compat.claude_agent_sdk._internal._absent import names_of
+from hackamore.compat._absent import names_of
 
 
 def __getattr__(name: str) -> Any:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hackamore.compat.claude_agent_sdk._internal.session_summary import fold_session_summary, summary_entry_to_sdk_info
-from hackamore.compat.claude_agent_sdk._shapes import SDKSessionInfo  # noqa: TC001 - `get_type_hints` reads it
+from hackamore.compat.claude_agent_sdk._shapes import SDKSessionInfo
 
 LITE_READ_BUF_SIZE = 65_536
 MAX_SANITIZED_LENGTH = 200
@@ -23,7 +23,6 @@ def _validate_uuid(text: str) -> str | None:
 
 
 def _simple_hash(text: str) -> str:
-    """Return the hash at the end of a long folder name: 32 bits, signed, in base 36."""
     number = 0
     for character in text:
         number = (number * 31 + ord(character)) & 0xFFFFFFFF
@@ -36,7 +35,6 @@ def _simple_hash(text: str) -> str:
 
 
 def _sanitize_path(path: str) -> str:
-    """Return the name of the folder that the CLI keeps conversations of an absolute path in."""
     plain = re.sub("[^a-zA-Z0-9]", "-", path)
     return plain if len(plain) <= MAX_SANITIZED_LENGTH else f"{plain[:MAX_SANITIZED_LENGTH]}-{_simple_hash(path)}"
 
@@ -60,7 +58,6 @@ def _extract_last_json_string_field(text: str, key: str) -> str | None:
 
 
 def _lines(text: str) -> list[Any]:
-    """Return the entries of complete lines."""
     found = []
     for line in text.split("\n"):
         try:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterable, AsyncIterator
+from typing import Any
 
 from hackamore.compat.claude_agent_sdk._internal._conversation import Conversation, user_frame
 from hackamore.compat.claude_agent_sdk._internal.session_store_validation import validate_session_store_options
+from hackamore.compat.claude_agent_sdk._internal.transport import Transport
 from hackamore.compat.claude_agent_sdk._internal.transport.subprocess_cli import SubprocessCLITransport
+from hackamore.compat.claude_agent_sdk._shapes import ClaudeAgentOptions, Message
 from hackamore.compat.claude_agent_sdk.types import _configure_can_use_tool
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from hackamore.compat.claude_agent_sdk._internal.transport import Transport
-    from hackamore.compat.claude_agent_sdk._shapes import ClaudeAgentOptions, Message
 
 __all__ = ["InternalClient"]
 
@@ -28,13 +24,6 @@ class InternalClient:
         options: ClaudeAgentOptions,
         transport: Transport | None = None,
     ) -> AsyncIterator[Message]:
-        """Iterate over the messages of one query.
-
-        Args:
-            prompt: a text, or user frames.
-            options: those of the query.
-            transport: connection to the CLI; the local CLI if None.
-        """
         if not isinstance(prompt, (str, AsyncIterable)):
             raise TypeError(f"`prompt` must be a str or an async iterable of frames, not {type(prompt).__name__}.")
         validate_session_store_options(options)

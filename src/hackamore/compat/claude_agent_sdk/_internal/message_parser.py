@@ -7,50 +7,28 @@ from __future__ import annotations
 
 from dataclasses import MISSING, fields
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from hackamore.compat.claude_agent_sdk import _shapes as shapes
 from hackamore.compat.claude_agent_sdk._errors import MessageParseError
-from hackamore.compat.claude_agent_sdk._shapes import (
-    AssistantMessage,
-    ConversationResetMessage,
-    DeferredToolUse,
-    HookEventMessage,
-    MirrorErrorMessage,
-    RateLimitEvent,
-    RateLimitInfo,
-    ResultMessage,
-    ServerToolResultBlock,
-    ServerToolUseBlock,
-    StreamEvent,
-    SystemMessage,
-    TaskNotificationMessage,
-    TaskProgressMessage,
-    TaskStartedMessage,
-    TaskUpdatedMessage,
-    TextBlock,
-    ThinkingBlock,
-    ToolResultBlock,
-    ToolUseBlock,
-    UserMessage,
-)
 from hackamore.runtime.log import logger
 
-if TYPE_CHECKING:
-    from hackamore.compat.claude_agent_sdk._shapes import Message
-
-
-_USER_BLOCKS: dict[str, Any] = {"text": TextBlock, "tool_use": ToolUseBlock, "tool_result": ToolResultBlock}
+_USER_BLOCKS: dict[str, Any] = {
+    "text": shapes.TextBlock,
+    "tool_use": shapes.ToolUseBlock,
+    "tool_result": shapes.ToolResultBlock,
+}
 _BLOCKS: dict[str, Any] = {
     **_USER_BLOCKS,
-    "thinking": ThinkingBlock,
-    "server_tool_use": ServerToolUseBlock,
-    "advisor_tool_result": ServerToolResultBlock,
+    "thinking": shapes.ThinkingBlock,
+    "server_tool_use": shapes.ServerToolUseBlock,
+    "advisor_tool_result": shapes.ServerToolResultBlock,
 }
 _SYSTEM: dict[str, Any] = {
-    "task_started": TaskStartedMessage,
-    "task_progress": TaskProgressMessage,
-    "task_notification": TaskNotificationMessage,
-    "mirror_error": MirrorErrorMessage,
+    "task_started": shapes.TaskStartedMessage,
+    "task_progress": shapes.TaskProgressMessage,
+    "task_notification": shapes.TaskNotificationMessage,
+    "mirror_error": shapes.MirrorErrorMessage,
 }
 _MODEL_USAGE = {"model_usage": "modelUsage"}
 _LIMIT = {
@@ -64,7 +42,6 @@ _LIMIT = {
 
 @cache
 def _rows(kind: Any) -> tuple[tuple[str, bool, Any], ...]:
-    """Return name, whether it is required, and the default of each field of a dataclass."""
     return tuple(
         (row.name, row.default is MISSING and row.default_factory is MISSING, row.default) for row in fields(kind)
     )
@@ -99,7 +76,7 @@ def _user(data: dict[str, Any]) -> Any:
     content = data["message"]["content"]
     if isinstance(content, list):
         content = _blocks(content, _USER_BLOCKS, data)
-    return _read(UserMessage, data, content=content, origin=_origin(data))
+    return _read(shapes.UserMessage, data, content=content, origin=_origin(data))
 
 
 def _assistant(data: dict[str, Any]) -> Any:
@@ -109,7 +86,7 @@ def _assistant(data: dict[str, Any]) -> Any:
         raise MessageParseError(f"Invalid assistant content (expected list, got {type(content).__name__})", data)
     inner = {name: message.get(name) for name in ("usage", "stop_reason")}
     return _read(
-        AssistantMessage,
+        shapes.AssistantMessage,
         data,
         content=_blocks(content, _BLOCKS, data),
         model=message["model"],
@@ -123,24 +100,24 @@ def _system(data: dict[str, Any]) -> Any:
     if subtype == "task_updated":
         patch = data.get("patch") if isinstance(data.get("patch"), dict) else {}
         task = {"task_id": data.get("task_id", ""), "patch": patch, "status": (patch or {}).get("status")}
-        return _read(TaskUpdatedMessage, data, data=data, **task)
-    return _read(_SYSTEM.get(subtype, SystemMessage), data, data=data)
+        return _read(shapes.TaskUpdatedMessage, data, data=data, **task)
+    return _read(_SYSTEM.get(subtype, shapes.SystemMessage), data, data=data)
 
 
 def _hook_event(data: dict[str, Any]) -> Any:
     name = data.get("hook_event") or data.get("hook_name") or data.get("hook_event_name") or ""
-    return _read(HookEventMessage, data, data=data, hook_event_name=name)
+    return _read(shapes.HookEventMessage, data, data=data, hook_event_name=name)
 
 
 def _result(data: dict[str, Any]) -> Any:
     deferred = data.get("deferred_tool_use")
-    tool_use = _read(DeferredToolUse, deferred) if deferred else None
-    return _read(ResultMessage, data, _MODEL_USAGE, deferred_tool_use=tool_use, origin=_origin(data))
+    tool_use = _read(shapes.DeferredToolUse, deferred) if deferred else None
+    return _read(shapes.ResultMessage, data, _MODEL_USAGE, deferred_tool_use=tool_use, origin=_origin(data))
 
 
 def _rate_limit(data: dict[str, Any]) -> Any:
     info = data["rate_limit_info"]
-    return _read(RateLimitEvent, data, rate_limit_info=_read(RateLimitInfo, info, _LIMIT, raw=info))
+    return _read(shapes.RateLimitEvent, data, rate_limit_info=_read(shapes.RateLimitInfo, info, _LIMIT, raw=info))
 
 
 _READERS: dict[str, Any] = {
@@ -148,13 +125,13 @@ _READERS: dict[str, Any] = {
     "assistant": _assistant,
     "system": _system,
     "result": _result,
-    "stream_event": lambda data: _read(StreamEvent, data),
+    "stream_event": lambda data: _read(shapes.StreamEvent, data),
     "rate_limit_event": _rate_limit,
-    "conversation_reset": lambda data: _read(ConversationResetMessage, data),
+    "conversation_reset": lambda data: _read(shapes.ConversationResetMessage, data),
 }
 
 
-def parse_message(data: dict[str, Any]) -> Message | None:
+def parse_message(data: dict[str, Any]) -> shapes.Message | None:
     """Return the message of a frame; None for a type that the official package does not know.
 
     Raises:
@@ -165,16 +142,13 @@ def parse_message(data: dict[str, Any]) -> Message | None:
     kind = data.get("type")
     if not kind:
         raise MessageParseError("Message missing 'type' field", data)
-    read = _hook_event if _is_hook_event(data) else _READERS.get(kind)
+    hook = kind == "system" and data.get("subtype") in ("hook_started", "hook_response")
+    read = _hook_event if hook else _READERS.get(kind)
     if read is None:
         logger.debug("Skipping unknown message type: %s", kind)
         return None
     try:
-        message: Message = read(data)
+        message: shapes.Message = read(data)
     except KeyError as error:
         raise MessageParseError(f"Missing required field in {kind} message: {error}", data) from error
     return message
-
-
-def _is_hook_event(data: dict[str, Any]) -> bool:
-    return data.get("type") == "system" and data.get("subtype") in ("hook_started", "hook_response")

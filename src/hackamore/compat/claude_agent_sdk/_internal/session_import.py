@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 from hackamore import transcripts
-from hackamore.compat.claude_agent_sdk._internal._session_helpers import _validate_uuid
-from hackamore.compat.claude_agent_sdk._internal.sessions import _canonicalize_path
-from hackamore.errors import SessionNotFoundError
+from hackamore.compat.claude_agent_sdk._internal.session_mutations import _translated
+from hackamore.compat.claude_agent_sdk._internal.sessions import _meta_beside, _project
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-__all__ = ["import_session_to_store"]
-
-_MOST_ENTRIES = 500
-_MOST_BYTES = 1024 * 1024
+MAX_PENDING_ENTRIES = 500
+MAX_PENDING_BYTES = 1024 * 1024
 
 
 async def import_session_to_store(
@@ -26,28 +21,17 @@ async def import_session_to_store(
     *,
     directory: str | None = None,
     include_subagents: bool = True,
-    batch_size: int = _MOST_ENTRIES,
+    batch_size: int = MAX_PENDING_ENTRIES,
 ) -> None:
-    """Copy a conversation to a store.
-
-    Args:
-        session_id: its id.
-        store: the store.
-        directory: the folder of its project; None to look in all projects.
-        include_subagents: whether to copy its subagents also.
-        batch_size: the most entries of one append.
+    """Copy a conversation to a store, at most `batch_size` entries and 1 MiB in one append.
 
     Raises:
         ValueError: the id is not a UUID.
         FileNotFoundError: the conversation does not exist.
     """
-    if not _validate_uuid(session_id):
-        raise ValueError(f"Invalid session_id: {session_id}")
-    try:
-        path = transcripts.info(session_id, project=_canonicalize_path(directory) if directory else None).path
-    except SessionNotFoundError as error:
-        raise FileNotFoundError(f"Session {session_id} not found") from error
-    most = batch_size if batch_size > 0 else _MOST_ENTRIES
+    with _translated(session_id, directory):
+        path = transcripts.info(session_id, project=_project(directory)).path
+    most = batch_size if batch_size > 0 else MAX_PENDING_ENTRIES
     key = {"project_key": path.parent.name, "session_id": session_id}
     for batch in _batches(path, most):
         await store.append(key, batch)
@@ -56,8 +40,7 @@ async def import_session_to_store(
         sub = {**key, "subpath": file.relative_to(folder).as_posix().removesuffix(".jsonl")}
         for batch in _batches(file, most):
             await store.append(sub, batch)
-        meta = _meta(file)
-        if meta is not None:
+        if meta := _meta_beside(file):
             await store.append(sub, [{**meta, "type": "agent_metadata"}])
 
 
@@ -65,21 +48,11 @@ def _batches(path: Path, most: int) -> Iterator[list[Any]]:
     batch: list[Any] = []
     size = 0
     with path.open(encoding="utf-8") as file:
-        for line in file:
-            if not line.strip():
-                continue
+        for line in filter(str.strip, file):
             batch.append(json.loads(line))
             size += len(line)
-            if len(batch) >= most or size >= _MOST_BYTES:
+            if len(batch) >= most or size >= MAX_PENDING_BYTES:
                 yield batch
                 batch, size = [], 0
     if batch:
         yield batch
-
-
-def _meta(file: Path) -> dict[str, Any] | None:
-    try:
-        meta = json.loads(file.with_name(f"{file.stem}.meta.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return meta if isinstance(meta, dict) else None

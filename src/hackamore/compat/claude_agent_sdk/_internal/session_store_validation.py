@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from hackamore.compat.claude_agent_sdk._shapes import SessionStore
-
-if TYPE_CHECKING:
-    from hackamore.compat.claude_agent_sdk._shapes import ClaudeAgentOptions
+from hackamore.compat.claude_agent_sdk._shapes import ClaudeAgentOptions, SessionStore
 
 
 def _store_implements(store: Any, method: str) -> bool:
@@ -17,11 +14,6 @@ def _store_implements(store: Any, method: str) -> bool:
 
 
 def validate_session_store_options(options: ClaudeAgentOptions) -> None:
-    """Check options before anything is started.
-
-    Raises:
-        ValueError: they contradict each other.
-    """
     store = options.session_store
     if store is None:
         return

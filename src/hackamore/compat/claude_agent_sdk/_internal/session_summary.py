@@ -37,12 +37,10 @@ def _time_of(entry: dict[str, Any]) -> int | None:
 
 
 def last_time(entries: list[Any]) -> int:
-    """Return the time of the last entry in milliseconds; that of now if it has none."""
     return _time_of(entries[-1]) or int(time.time() * 1000)
 
 
 def _prompt_texts(entry: dict[str, Any]) -> list[str]:
-    """Return the texts of an entry that may be a prompt."""
     message = entry.get("message")
     if entry.get("type") != "user" or entry.get("isMeta") is True or entry.get("isCompactSummary") is True:
         return []

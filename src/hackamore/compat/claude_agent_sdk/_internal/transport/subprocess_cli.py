@@ -6,21 +6,17 @@ of the official package.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterable, AsyncIterator
+from typing import Any
 
 import hackamore.sync
 from hackamore.compat.claude_agent_sdk._errors import CLIConnectionError, CLINotFoundError
 from hackamore.compat.claude_agent_sdk._internal._mapping import to_options
 from hackamore.compat.claude_agent_sdk._internal.transport import Transport
+from hackamore.compat.claude_agent_sdk._shapes import ClaudeAgentOptions
 from hackamore.errors import OptionsError, StartError
 from hackamore.runtime.log import logger
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, AsyncIterator
-
-    from hackamore.compat.claude_agent_sdk._shapes import ClaudeAgentOptions
-    from hackamore.transports.base import LaunchPlan
-
+from hackamore.transports.base import LaunchPlan
 
 _ONE_WORD = ("--resume", "--session-id", "--resume-session-at", "--resume-drops-turn", "--setting-sources")
 """Flags that the official package joins with their value."""
@@ -95,30 +91,21 @@ class SubprocessCLITransport(Transport):
         return [self._cli_path, *_spelled(words, self._options)]
 
     async def connect(self) -> None:
-        """Start the CLI."""
         raise CLIConnectionError("Pass this transport to ClaudeSDKClient or query(), which start the CLI.")
 
     async def write(self, data: str) -> None:
-        """Write one line.
-
-        Args:
-            data: a frame as JSON.
-        """
         raise CLIConnectionError("ProcessTransport is not ready for writing")
 
     def read_messages(self) -> AsyncIterator[dict[str, Any]]:
-        """Return an iterator over the frames of the CLI."""
         raise CLIConnectionError("Not connected")
 
     async def close(self) -> None:
-        """Stop the CLI."""
         self._ready = False
 
     async def end_input(self) -> None:
         """Close stdin."""
 
     def is_ready(self) -> bool:
-        """Return whether frames can be written."""
         return self._ready
 
 

@@ -1,5 +1,0 @@
-"""Private names of `claude_agent_sdk._internal.session_resume`, which Hackamore does in its own way."""
-
-from hackamore.compat.claude_agent_sdk._internal._absent import names_of
-
-__getattr__ = names_of("session_resume")

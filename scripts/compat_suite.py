@@ -31,6 +31,12 @@ SHA256 = "40558f133cb57286989521d6b4e89afb1fb9a853268d009716d35d7a9580ae21"
 SUITE = PROJECT / ".dev" / "official-suite"
 NOT_OURS = ("test_build_wheel", "test_changelog", "test_download_cli", "test_update_cli_version")
 """Files that test the scripts of the official repository."""
+SHIM = """\
+import sys
+import hackamore.compat
+del sys.modules["claude_agent_sdk"]
+hackamore.compat.install()
+"""
 EXCEPTIONS = PROJECT / "tests" / "compat" / "exceptions.toml"
 
 KINDS = {
@@ -147,9 +153,13 @@ def run(suite: Path, *, layer: bool, more: list[str], workers: str) -> dict[tupl
     """Run the suite; return the outcome of each case by file and name: passed, failed or skipped."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.xml")
+        shim = Path(folder, "shim")  # programs that a test starts get the layer also
+        shim.mkdir()
+        (shim / "claude_agent_sdk.py").write_text(SHIM, encoding="utf-8")
+        source = shim if layer else suite / "src"
         environment = {
             **os.environ,
-            "PYTHONPATH": os.pathsep.join([str(suite / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]),
+            "PYTHONPATH": os.pathsep.join([str(source), *filter(None, [os.environ.get("PYTHONPATH")])]),
             "CLAUDE_CONFIG_DIR": str(Path(folder, "config")),
         }
         command = [sys.executable, "-m", "pytest", "-q", "-c", os.devnull, "--rootdir", str(suite), "-p", "no:asyncio"]

@@ -52,7 +52,9 @@ def test_the_command_without_a_program_explains_itself() -> None:
 
 def test_install_puts_each_module_in_the_place_of_the_official_one() -> None:
     lines = ["import hackamore.compat, sys", "hackamore.compat.install()", "hackamore.compat.install()"]
-    lines += [f"import claude_agent_sdk.{name}" if name else "import claude_agent_sdk" for name in ("", *MODULES.split())]
+    lines += [
+        f"import claude_agent_sdk.{name}" if name else "import claude_agent_sdk" for name in ("", *MODULES.split())
+    ]
     lines += ["import claude_agent_sdk.client as c", "print(c.ClaudeSDKClient is claude_agent_sdk.ClaudeSDKClient)"]
     lines += ["print(claude_agent_sdk.query.__name__, 'mcp' in sys.modules)"]
     assert python("-c", "\n".join(lines)).stdout.split() == ["True", "query", "False"]

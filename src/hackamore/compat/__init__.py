@@ -28,11 +28,12 @@ OFFICIAL = "claude_agent_sdk"
 _HERE = f"{__name__}.{OFFICIAL}"
 MODULES = (
     "_errors _version types _internal _internal.transport _internal.transport.subprocess_cli _internal._task_compat "
-    "_internal._client_app _internal._mcp_compat _internal.client _internal.message_parser _internal.query "
-    "_internal.session_import _internal.session_mutations _internal.session_store _internal.session_store_validation "
-    "_internal.session_summary _internal.sessions client query testing testing.session_store_conformance"
+    "_internal._client_app _internal.client _internal.message_parser _internal.session_import "
+    "_internal.session_mutations _internal.session_store _internal.session_store_validation "
+    "_internal.session_summary _internal.sessions _internal.transcript_mirror_batcher client query testing "
+    "testing.session_store_conformance"
 )
-ABSENT = "sdk_mcp_bridge session_resume transcript_mirror_batcher"
+ABSENT = "_mcp_compat query sdk_mcp_bridge session_resume"
 """The modules that programs, instrumentations and tests import."""
 
 

@@ -13,16 +13,27 @@ class Absent:
         kind = type(self)
         raise NotImplementedError(
             f"`{kind.__module__}.{kind.__name__}` is private in claude-agent-sdk, and hackamore.compat does not have it. "
-            "`hackamore compat check PATH` lists such uses; docs/guides/compat.md has their replacements."
+            "docs/guides/compat.md lists what to use in its place."
         )
 
+    async def initialize(self) -> Any:
+        """Only there to be patched: a method of `Query`."""
 
-def names_of(module: str) -> Callable[[str], type[Absent]]:
-    """Return the `__getattr__` of a module whose names are absent."""
 
-    def find(name: str) -> type[Absent]:
+def names_of(module: str) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a module whose names are absent, but for those that the layer has elsewhere."""
+
+    def find(name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        if name == "MCP_MAJOR":
+            import mcp.types
+
+            return 2 if hasattr(mcp.types, "jsonrpc_message_adapter") else 1
+        if name in ("run_end_ceiling_ms", "_error_result_text"):
+            from hackamore.compat.claude_agent_sdk._internal import _conversation
+
+            return getattr(_conversation, name)
         return type(name, (Absent,), {"__module__": f"claude_agent_sdk._internal.{module}"})
 
     return find

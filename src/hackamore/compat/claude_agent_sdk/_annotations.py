@@ -6,8 +6,6 @@ from typing import Any
 
 from mcp.types import ToolAnnotations as McpToolAnnotations
 
-__all__ = ["ToolAnnotations"]
-
 _WIRE = {
     "read_only_hint": "readOnlyHint",
     "destructive_hint": "destructiveHint",
@@ -18,12 +16,6 @@ _WIRE = {
 
 
 class ToolAnnotations(McpToolAnnotations, extra="allow"):
-    """Hints about a tool.
-
-    Attributes:
-        maxResultSizeChars: the size of a result that the CLI passes on whole.
-    """
-
     maxResultSizeChars: int | None = None  # noqa: N815 - the name on the wire
 
     def __init__(self, **data: Any) -> None:

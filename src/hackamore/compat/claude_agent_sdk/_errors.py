@@ -6,17 +6,6 @@ from typing import Any
 
 from hackamore.errors import HackamoreError
 
-__all__ = [
-    "CLIConnectionError",
-    "CLIJSONDecodeError",
-    "CLINotFoundError",
-    "ClaudeSDKError",
-    "ControlRequestError",
-    "MessageParseError",
-    "ProcessError",
-    "ResultError",
-]
-
 
 class ClaudeSDKError(HackamoreError):
     """The base of all errors of the package."""

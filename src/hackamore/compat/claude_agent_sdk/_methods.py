@@ -32,9 +32,7 @@ class PermissionUpdateMethods:
         kind: Any = getattr(self, "type", None)
         if kind not in _NEEDED:
             known = ", ".join(_NEEDED)
-            raise ValueError(
-                f"PermissionUpdate(type={kind!r}): unknown type, which cannot be sent. Use one of {known}."
-            )
+            raise ValueError(f"PermissionUpdate has type {kind!r}, which this version cannot send. Use one of {known}.")
         wire: dict[str, Any] = {"type": kind, "destination": getattr(self, "destination", None) or "session"}
         for name in _NEEDED[kind]:
             value = getattr(self, name)

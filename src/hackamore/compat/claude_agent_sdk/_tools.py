@@ -3,27 +3,13 @@
 from __future__ import annotations
 
 import types
+import typing
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import (
-    Annotated,
-    Any,
-    Generic,
-    NotRequired,
-    Required,
-    TypeVar,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-    is_typeddict,
-)
+from typing import Any, Generic, TypeVar, get_args, get_origin, is_typeddict
 
 from hackamore.compat.claude_agent_sdk._shapes import McpSdkServerConfig
 from hackamore.runtime.log import logger
-
-__all__ = ["SdkMcpTool", "create_sdk_mcp_server", "tool"]
-
 
 T = TypeVar("T")
 
@@ -62,13 +48,13 @@ _PLAIN: dict[Any, str] = {
 def _python_type_to_json_schema(py_type: Any) -> dict[str, Any]:
     """Return the JSON schema of a type; that of a string for a type that the official package does not know."""
     origin, args = get_origin(py_type), get_args(py_type)
-    if origin in (NotRequired, Required) or getattr(origin, "_name", None) == "ReadOnly":
+    if origin in (typing.NotRequired, typing.Required) or getattr(origin, "_name", None) == "ReadOnly":
         return _python_type_to_json_schema(args[0])
-    if origin is Annotated:
+    if origin is typing.Annotated:
         text = next((extra for extra in args[1:] if isinstance(extra, str)), None)
         described = {} if text is None else {"description": text}
         return {**_python_type_to_json_schema(args[0]), **described}
-    if origin in (Union, types.UnionType):
+    if origin in (typing.Union, types.UnionType):
         some = [_python_type_to_json_schema(arg) for arg in args if arg is not types.NoneType]
         return some[0] if len(some) == 1 else {"anyOf": some}
     if origin is list and args:
@@ -82,7 +68,7 @@ def _python_type_to_json_schema(py_type: Any) -> dict[str, Any]:
 
 
 def _typeddict_to_json_schema(kind: Any) -> dict[str, Any]:
-    hints = get_type_hints(kind, include_extras=True)
+    hints = typing.get_type_hints(kind, include_extras=True)
     schema: dict[str, Any] = {
         "type": "object",
         "properties": {name: _python_type_to_json_schema(hint) for name, hint in hints.items()},
@@ -124,6 +110,7 @@ def _converted(item: dict[str, Any]) -> dict[str, Any] | None:
 def create_sdk_mcp_server(
     name: str, version: str = "1.0.0", tools: list[SdkMcpTool[Any]] | None = None
 ) -> McpSdkServerConfig:
+    import jsonschema  # type: ignore[import-untyped]
     from mcp.types import Tool
 
     known = {each.name: each for each in tools or ()}
@@ -144,9 +131,10 @@ def create_sdk_mcp_server(
         if called not in known:
             return _result([{"type": "text", "text": f"Tool '{called}' not found"}], failed=True)
         try:
-            problem = _problem(arguments, schemas[called])
-            if problem is not None:
-                return _result([{"type": "text", "text": f"Input validation error: {problem}"}], failed=True)
+            try:
+                jsonschema.validate(instance=arguments, schema=schemas[called])
+            except jsonschema.ValidationError as error:
+                return _result([{"type": "text", "text": f"Input validation error: {error.message}"}], failed=True)
             result = await known[called].handler(arguments)
             blocks = [block for block in map(_converted, result.get("content", [])) if block is not None]
             return _result(blocks, failed=result.get("is_error", False))
@@ -160,16 +148,6 @@ def _result(content: list[dict[str, Any]], *, failed: bool) -> Any:
     from mcp.types import CallToolResult
 
     return CallToolResult.model_validate({"content": content, "isError": failed})
-
-
-def _problem(arguments: Any, schema: dict[str, Any]) -> str | None:
-    import jsonschema  # type: ignore[import-untyped]
-
-    try:
-        jsonschema.validate(instance=arguments, schema=schema)
-    except jsonschema.ValidationError as error:
-        return str(error.message)
-    return None
 
 
 def _server(name: str, version: str, tools: list[Any], run: Callable[[str, dict[str, Any]], Awaitable[Any]]) -> Any:

@@ -14,16 +14,9 @@ from hackamore.compat.claude_agent_sdk._internal.transport import Transport, sub
 from hackamore.compat.claude_agent_sdk._shapes import ClaudeAgentOptions, ResultMessage
 from hackamore.compat.claude_agent_sdk.types import _configure_can_use_tool
 
-__all__ = ["ClaudeSDKClient"]
-
 
 class ClaudeSDKClient(Controls):
-    """A conversation with the CLI, on a `hackamore.Session`.
-
-    Args:
-        options: settings; `ClaudeAgentOptions()` if None.
-        transport: connection to the CLI; the local CLI if None.
-    """
+    """A conversation with the CLI, on a `hackamore.Session`."""
 
     def __init__(self, options: ClaudeAgentOptions | None = None, transport: Transport | None = None) -> None:
         self.options = options if options is not None else ClaudeAgentOptions()
@@ -35,10 +28,8 @@ class ClaudeSDKClient(Controls):
         await self.disconnect()  # a second call must not leave the first CLI behind
         validate_session_store_options(self.options)
         options = _configure_can_use_tool(self.options)
-        frames = prompt if isinstance(prompt, AsyncIterable) else _no_frames()
-        self._transport = self._custom_transport or subprocess_cli.SubprocessCLITransport(
-            prompt=frames, options=options
-        )
+        local = subprocess_cli.SubprocessCLITransport
+        self._transport = self._custom_transport or local(prompt=prompt or "", options=options)
         conversation = Conversation(options, self._transport)
         try:
             await conversation.start()
@@ -46,7 +37,7 @@ class ClaudeSDKClient(Controls):
             if isinstance(prompt, str):
                 await conversation.send(user_frame(prompt, "default"))
             elif prompt is not None:
-                conversation.feed(frames, finish=True)
+                conversation.feed(prompt)
         except BaseException:
             await conversation.close()
             await self.disconnect()
@@ -96,9 +87,3 @@ class ClaudeSDKClient(Controls):
     async def __aexit__(self, exc_type: Any, exc_val: Any, exc_tb: Any) -> bool:
         await self.disconnect()
         return False
-
-
-async def _no_frames() -> AsyncIterator[dict[str, Any]]:
-    nothing: tuple[dict[str, Any], ...] = ()
-    for frame in nothing:
-        yield frame

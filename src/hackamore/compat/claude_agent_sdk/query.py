@@ -9,8 +9,6 @@ from hackamore.compat.claude_agent_sdk._internal.client import InternalClient
 from hackamore.compat.claude_agent_sdk._internal.transport import Transport
 from hackamore.compat.claude_agent_sdk._shapes import ClaudeAgentOptions, Message
 
-__all__ = ["query"]
-
 
 async def query(
     *,

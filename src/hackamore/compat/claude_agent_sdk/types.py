@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from hackamore.compat.claude_agent_sdk._shapes import *  # noqa: F403
 from hackamore.compat.claude_agent_sdk._shapes import ClaudeAgentOptions, HookEvent, HookMatcher, PermissionMode
-
-_SKILLS_ALL: Final = "all"
 
 
 class CanUseToolShadowedWarning(UserWarning):
@@ -42,7 +40,7 @@ def _get_can_use_tool_shadowed_warning(permission_mode: PermissionMode | None, a
 def _warn_if_can_use_tool_shadowed(options: ClaudeAgentOptions) -> None:
     if options.can_use_tool is None:
         return
-    skill = ["Skill"] if options.skills == _SKILLS_ALL and "Skill" not in options.allowed_tools else []
+    skill = ["Skill"] if options.skills == "all" and "Skill" not in options.allowed_tools else []
     text = _get_can_use_tool_shadowed_warning(options.permission_mode, [*options.allowed_tools, *skill])
     if text is not None:
         warnings.warn(text, CanUseToolShadowedWarning, stacklevel=2)
@@ -58,13 +56,7 @@ def _configure_can_use_tool(options: ClaudeAgentOptions) -> ClaudeAgentOptions:
 
 
 def _hooks_to_internal_format(hooks: dict[HookEvent, list[HookMatcher]]) -> dict[str, list[dict[str, Any]]]:
-    return {event: [_matcher_dict(matcher) for matcher in matchers] for event, matchers in hooks.items()}
+    def given(matcher: HookMatcher) -> dict[str, Any]:
+        return {name: value for name, value in vars(matcher).items() if value is not None or name == "matcher"}
 
-
-def _matcher_dict(matcher: Any) -> dict[str, Any]:
-    optional = {name: getattr(matcher, name, None) for name in ("timeout", "on_failure")}
-    return {
-        "matcher": getattr(matcher, "matcher", None),
-        "hooks": getattr(matcher, "hooks", []),
-        **{name: value for name, value in optional.items() if value is not None},
-    }
+    return {event: list(map(given, matchers)) for event, matchers in hooks.items()}

@@ -53,9 +53,9 @@ class TransportAdapter:
             self._news.set()
 
     async def send(self, data: bytes) -> None:
-        for line in data.decode().splitlines(keepends=True):
+        for line in data.split(b"\n")[:-1]:  # U+2028 is not a line end
             try:
-                await self.transport.write(line)
+                await self.transport.write(f"{line.decode()}\n")
             except Exception as error:
                 self.failure = self.failure or error
                 raise

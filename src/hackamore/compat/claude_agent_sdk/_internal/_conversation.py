@@ -13,7 +13,7 @@ from hackamore import errors
 from hackamore.compat._use import USED
 from hackamore.compat.claude_agent_sdk import _errors as sdk
 from hackamore.compat.claude_agent_sdk._internal._adapter import TransportAdapter
-from hackamore.compat.claude_agent_sdk._internal._mapping import to_options
+from hackamore.compat.claude_agent_sdk._internal._mapping import run_end_ceiling_ms, to_options
 from hackamore.compat.claude_agent_sdk._internal._task_compat import TaskHandle, spawn_detached
 from hackamore.compat.claude_agent_sdk._internal.message_parser import parse_message
 from hackamore.compat.claude_agent_sdk._internal.transport import Transport
@@ -61,24 +61,27 @@ class Conversation:
             if not problem:  # before the first message can come
                 self._cursor = self._session.messages()
         if problem:
-            raise self._start_error(problem[0]) from problem[0]
+            error = self._start_error(problem[0])
+            raise error from error.__cause__ or (None if error is problem[0] else problem[0])
+
+    @property
+    def _failure(self) -> Exception | None:
+        return None if self._adapter is None else self._adapter.failure
 
     def _start_error(self, error: Exception) -> Exception:
-        failure = None if self._adapter is None else self._adapter.failure
-        if failure is not None:
-            return failure
+        if self._failure is not None:
+            return self._failure
         match error:
             case errors.CLINotFoundError():
-                return sdk.CLINotFoundError(str(error))
+                return sdk.CLINotFoundError(f"Claude Code not found. {error}")
             case errors.CLIExitedDuringInitError():
                 return sdk.ProcessError("Command failed during its start", error.exit_code, str(error))
             case errors.InitializationTimeoutError():
                 return sdk.ControlRequestError("Control request timeout: initialize")
             case errors.InitializationError():
                 return sdk.ControlRequestError(str(error))
-            case errors.OptionsError():
-                return error
-        return sdk.CLIConnectionError(f"Failed to start Claude Code: {error}")
+        refused = isinstance(error, (errors.OptionsError, TypeError))
+        return error if refused else sdk.CLIConnectionError(f"Failed to start Claude Code: {error}")
 
     async def send(self, frame: Mapping[str, Any]) -> None:
         extra = {name: value for name, value in frame.items() if name not in _OWN}
@@ -91,18 +94,17 @@ class Conversation:
             ended = f"terminated process (exit code: {code})" if code is not None else "a session that is over"
             raise sdk.CLIConnectionError(f"Cannot write to {ended}: {error.reason}") from error
 
-    def feed(self, frames: AsyncIterable[dict[str, Any]], *, finish: bool) -> None:
-        """Send frames while messages are read, and close stdin behind the last one if `finish` is true."""
-        self._feeder = spawn_detached(self._feed(frames, finish=finish))
+    def feed(self, frames: AsyncIterable[dict[str, Any]]) -> None:
+        """Send frames while messages are read, and close stdin behind the last one."""
+        self._feeder = spawn_detached(self._feed(frames))
 
-    async def _feed(self, frames: AsyncIterable[dict[str, Any]], *, finish: bool) -> None:
+    async def _feed(self, frames: AsyncIterable[dict[str, Any]]) -> None:
         try:
             async for frame in frames:
                 await self.send(frame)
         except Exception as error:
             logger.error("The prompt stream failed; stdin is closed: %s", error)
-        if finish:
-            await self.end_input()
+        await self.end_input()
 
     async def end_input(self) -> None:
         """Have stdin closed as soon as no turn, callback or background task needs it."""
@@ -137,7 +139,7 @@ class Conversation:
 
     def _ending(self, error: errors.HackamoreError | None) -> Exception | None:
         """Return the exception for the end of the messages; None if the CLI ended well."""
-        failure = None if self._adapter is None else self._adapter.failure
+        failure = self._failure
         if failure is not None and not isinstance(failure, sdk.ProcessError):
             return failure
         closed = error if isinstance(error, errors.SessionClosedError) else None
@@ -151,7 +153,7 @@ class Conversation:
         process = failure or sdk.ProcessError(f"Command failed with exit code {code}", code, stderr)
         if self._error_result is None:
             return process
-        text = f"Claude Code returned an error result: {error_text(self._error_result)}"
+        text = f"Claude Code returned an error result: {_error_result_text(self._error_result)}"
         problem = sdk.ResultError(text, self._error_result, process.exit_code)
         problem.__cause__ = process
         return problem
@@ -159,16 +161,13 @@ class Conversation:
     async def control(self, subtype: str, **fields: Any) -> dict[str, Any]:
         try:
             answer = await self._session.request(subtype, **fields)
-        except errors.ControlTimeoutError as error:
-            raise sdk.ControlRequestError(f"Control request timeout: {subtype}") from error
-        except errors.ControlRejectedError as error:
-            raise sdk.ControlRequestError(error.message) from error
         except errors.SessionClosedError as error:
             raise (self._ending(error) or sdk.CLIConnectionError(str(error))) from error
         except errors.ControlError as error:
-            raise sdk.ControlRequestError(str(error)) from error
-        data: Any = answer.data
-        return data if isinstance(data, dict) else {}
+            late = isinstance(error, errors.ControlTimeoutError)
+            text = f"Control request timeout: {subtype}" if late else getattr(error, "message", str(error))
+            raise sdk.ControlRequestError(text) from error
+        return dict(answer.data)
 
     @property
     def server_info(self) -> dict[str, Any] | None:
@@ -182,7 +181,7 @@ class Conversation:
             await self._session.stop()
 
 
-def error_text(result: Mapping[str, Any]) -> str:
+def _error_result_text(result: Mapping[str, Any]) -> str:
     text = result.get("result")
     subtype = result.get("subtype")
     status = result.get("api_error_status")
@@ -198,3 +197,6 @@ def error_text(result: Mapping[str, Any]) -> str:
 def user_frame(prompt: str, session_id: str) -> dict[str, Any]:
     message = {"role": "user", "content": prompt}
     return {"type": "user", "message": message, "parent_tool_use_id": None, "session_id": session_id}
+
+
+__all__ = ["Conversation", "_error_result_text", "run_end_ceiling_ms", "user_frame"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields, is_dataclass
 from typing import Any
@@ -45,7 +46,7 @@ def to_options(options: ClaudeAgentOptions) -> Options:
     if options.sandbox is not None:
         given["sandbox"] = {"failIfUnavailable": False, **options.sandbox}
     if options.skills is not None:
-        given["skills"] = options.skills
+        given["skills"] = _checked_skills(options.skills)
     sources = options.setting_sources
     given["setting_sources"] = ["user", "project"] if sources is None and options.skills is not None else sources
     if options.agents:
@@ -60,6 +61,35 @@ def to_options(options: ClaudeAgentOptions) -> Options:
     if options.max_buffer_size is not None:  # a smaller limit would only end the run
         given["limits"] = Limits(line_bytes=max(options.max_buffer_size, Limits().line_bytes))
     return Options(**{**given, **USED.options})
+
+
+_BAD_SKILLS = (
+    (r"[\ud800-\udfff]", "it has a surrogate code point"),
+    (r"\A\s|\s\Z", "it begins or ends with whitespace"),
+    (r"[(),\x00-\x1f\x7f-\x9f\ufeff]", "parentheses, commas, control characters and byte-order marks are not allowed"),
+    (r"\A\*\Z", 'use skills="all" for every skill'),
+    (r"[: ]\*\Z", "wildcard-suffix names are not allowed"),
+    (r"\A/", "names may not start with '/'"),
+    (r"\\\\", "consecutive backslashes are not allowed"),
+    (r"\\\Z", "it ends with an unpaired backslash"),
+)
+"""Names that no skill has, or that would be read as other rules."""
+
+
+def _checked_skills(skills: Any) -> Any:
+    if skills == "all":
+        return skills
+    if not isinstance(skills, list):
+        raise TypeError(f'ClaudeAgentOptions.skills must be a list of skill names or "all", got {skills!r}.')
+    for name in skills:
+        if not isinstance(name, str):
+            raise TypeError(f"Skill names must be strings, got {name!r}.")
+        if not name.strip():
+            raise ValueError("Skill names must be non-empty strings.")
+        reason = next((reason for pattern, reason in _BAD_SKILLS if re.search(pattern, name)), None)
+        if reason is not None:
+            raise ValueError(f"Invalid skill name {name!r}: {reason}.")
+    return skills
 
 
 def _timeouts(options: ClaudeAgentOptions) -> Timeouts:
@@ -131,7 +161,7 @@ def _permission(callback: Any) -> Any:
         suggestions = [shapes.PermissionUpdate.from_dict(update) for update in data.get("permission_suggestions") or []]
         context = shapes.ToolPermissionContext(signal=None, suggestions=suggestions, **more)
         result = callback(data["tool_name"], data["input"], context)
-        return permission_answer(await result if inspect.isawaitable(result) else result)
+        return _permission_answer(await result if inspect.isawaitable(result) else result)
 
     return _named(can_use_tool, callback)
 
@@ -139,18 +169,12 @@ def _permission(callback: Any) -> Any:
 _CONTEXT_FIELDS = "tool_use_id agent_id blocked_path decision_reason title display_name description"
 
 
-def permission_answer(result: Any) -> Allow | Deny:
-    """Return the answer of a permission callback as Hackamore sends it.
-
-    Raises:
-        TypeError: it is neither `PermissionResultAllow` nor `PermissionResultDeny`.
-    """
+def _permission_answer(result: Any) -> Allow | Deny:
     if isinstance(result, shapes.PermissionResultAllow):
         updates = [update.to_dict() for update in result.updated_permissions or ()]
         return Allow(updated_input=result.updated_input, updated_permissions=updates)
     if isinstance(result, shapes.PermissionResultDeny):
         return Deny(result.message, interrupt=bool(result.interrupt))
     raise TypeError(
-        "Tool permission callback must return PermissionResult (shapes.PermissionResultAllow or shapes.PermissionResultDeny), "
-        f"got {type(result)}"
+        f"Tool permission callback must return PermissionResultAllow or PermissionResultDeny, got {type(result)}"
     )

@@ -12,8 +12,6 @@ from hackamore.compat.claude_agent_sdk._internal.transport.subprocess_cli import
 from hackamore.compat.claude_agent_sdk._shapes import ClaudeAgentOptions, Message
 from hackamore.compat.claude_agent_sdk.types import _configure_can_use_tool
 
-__all__ = ["InternalClient"]
-
 
 class InternalClient:
     """Runs queries."""
@@ -36,7 +34,7 @@ class InternalClient:
                 await conversation.send(user_frame(prompt, ""))
                 await conversation.end_input()
             else:
-                conversation.feed(prompt, finish=True)
+                conversation.feed(prompt)
             while (message := await conversation.next_message()) is not None:
                 yield message
         finally:

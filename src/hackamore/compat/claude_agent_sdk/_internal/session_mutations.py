@@ -98,6 +98,10 @@ def _forked(session_id: str, at: str | None, title: str | None, **place: Any) ->
     return transcripts.fork(session_id, at=at or None, title=(title or "").strip() or None, **place)
 
 
+_OF_THE_DISK = ("agent-name", "last-prompt")
+"""Entries for the prompt of the CLI, which a copy in a store does not have in the official package."""
+
+
 # -- stores ------------------------------------------------------------------------------------------------------------
 
 
@@ -147,6 +151,8 @@ async def fork_session_via_store(
             return copy, [json.loads(line) for line in lines]
 
     copy, copied = await anyio.to_thread.run_sync(fork)
-    stamped = [entry if "uuid" in entry else {**_entry(copy), **entry} for entry in copied]  # stores drop doubles by id
+    kept = [entry for entry in copied if entry["type"] not in _OF_THE_DISK]
+    kept.sort(key=lambda entry: entry["type"] == "custom-title")
+    stamped = [entry if "uuid" in entry else {**entry, **_entry(copy)} for entry in kept]  # stores drop doubles by id
     await session_store.append(_key(copy, directory), stamped)
     return ForkSessionResult(copy)

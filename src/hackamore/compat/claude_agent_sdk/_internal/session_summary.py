@@ -9,8 +9,6 @@ from typing import Any
 
 from hackamore.compat.claude_agent_sdk._shapes import SDKSessionInfo, SessionKey, SessionSummaryEntry
 
-__all__ = ["fold_session_summary", "summary_entry_to_sdk_info"]
-
 _LAST_COUNTS = {
     "customTitle": "custom_title",
     "aiTitle": "ai_title",

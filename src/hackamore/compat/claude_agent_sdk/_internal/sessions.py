@@ -305,7 +305,7 @@ async def get_subagent_messages_from_store(
     entries: Any = await _load(session_store, session_id, directory, subpath) if subpath else None
 
     def read() -> list[SessionMessage]:
-        with on_disk(session_id, {"": [], f"subagents/agent-{agent_id}": entries}) as folder:
+        with on_disk(session_id, {"": [{"type": "x"}], f"subagents/agent-{agent_id}": entries}) as folder:
             return _agent_messages(_read(session_id, None, config_dir=folder), agent_id)
 
     return _page(await anyio.to_thread.run_sync(read), limit, offset) if entries else []

@@ -8,7 +8,6 @@ from typing import Any
 import anyio.to_thread
 import sniffio
 
-
 _OPTIONAL = frozenset({"delete", "list_session_summaries", "list_sessions", "list_subkeys"})
 
 

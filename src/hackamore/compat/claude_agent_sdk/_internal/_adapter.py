@@ -27,10 +27,22 @@ class TransportAdapter:
         self.transport = transport
         self.failure: Exception | None = None
         self._lines: deque[bytes] = deque()
-        self._news = anyio.Event()
+        self._change = anyio.Event()
+        self.sent = 0  # writes, refused ones included
         self._ended = False
         self._reader: TaskHandle | None = None
         self._stopped = False
+
+    async def taken(self, before: int) -> None:
+        """Wait until the transport has taken more than `before` writes, or is over; raise its exception if it refused."""
+        while self.sent <= before and not self._ended and not self._stopped:
+            await self._change.wait()
+        if self.failure is not None and not self._ended:
+            raise self.failure
+
+    def _changed(self) -> None:
+        self._change.set()
+        self._change = anyio.Event()
 
     async def start(self, plan: LaunchPlan) -> None:
         """Connect; the reader starts with it."""
@@ -45,20 +57,23 @@ class TransportAdapter:
         try:
             async for frame in self.transport.read_messages():
                 self._lines.append(json.dumps(frame).encode() + b"\n")
-                self._news.set()
+                self._changed()
         except Exception as error:
             self.failure = error
         finally:
             self._ended = True
-            self._news.set()
+            self._changed()
 
     async def send(self, data: bytes) -> None:
-        for line in data.split(b"\n")[:-1]:  # U+2028 is not a line end
-            try:
+        try:
+            for line in data.split(b"\n")[:-1]:  # U+2028 is not a line end
                 await self.transport.write(f"{line.decode()}\n")
-            except Exception as error:
-                self.failure = self.failure or error
-                raise
+        except Exception as error:
+            self.failure = self.failure or error
+            raise
+        finally:
+            self.sent += 1
+            self._changed()
 
     async def end_input(self) -> None:
         """Close the input."""
@@ -66,8 +81,7 @@ class TransportAdapter:
 
     async def receive(self) -> bytes:
         while not self._lines and not self._ended:
-            self._news = anyio.Event()
-            await self._news.wait()
+            await self._change.wait()
         data = b"".join(self._lines)
         self._lines.clear()
         return data
@@ -81,6 +95,7 @@ class TransportAdapter:
         if self._stopped:
             return
         self._stopped = True
+        self._changed()
         with anyio.CancelScope(shield=True):
             if self._reader is not None:
                 self._reader.cancel()

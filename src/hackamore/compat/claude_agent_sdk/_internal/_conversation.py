@@ -38,13 +38,16 @@ class Conversation:
         self._adapter = None if is_local(transport) else TransportAdapter(transport)
         self._session = hackamore.Session(to_options(options), transport=self._adapter or USED.transport)
         self._error_result: dict[str, Any] | None = None
+        self._ceiling: float | None = None  # seconds that a run may go on after its result
+        self._env = options.env
+        self._last_result = False
         self._cursor: Any = None
         self._over = False
         self._feeder: TaskHandle | None = None
 
     async def start(self) -> None:
         """Start the CLI; return when it has answered `initialize`."""
-        if self._cwd and not await anyio.Path(self._cwd).is_dir():
+        if self._adapter is None and self._cwd and not await anyio.Path(self._cwd).is_dir():
             raise sdk.CLIConnectionError(f"Working directory does not exist: {self._cwd}")
         problem: list[Exception] = []
 
@@ -60,7 +63,8 @@ class Conversation:
                 await anyio.lowlevel.checkpoint()
             if not problem:  # before the first message can come
                 self._cursor = self._session.messages()
-        if problem:
+        # A transport may end as soon as it has answered: its messages are there to be read.
+        if problem and (self._session.server_info is None or self._failure is not None):
             error = self._start_error(problem[0])
             raise error from error.__cause__ or (None if error is problem[0] else problem[0])
 
@@ -87,12 +91,15 @@ class Conversation:
         extra = {name: value for name, value in frame.items() if name not in _OWN}
         message = frame.get("message")
         content = message.get("content") if isinstance(message, Mapping) else None
+        before = 0 if self._adapter is None else self._adapter.sent
         try:
             await self._session.send(content, priority=frame.get("priority"), extra=extra)  # type: ignore[arg-type]
         except errors.SessionClosedError as error:
             code = self._session.exit_code
             ended = f"terminated process (exit code: {code})" if code is not None else "a session that is over"
             raise sdk.CLIConnectionError(f"Cannot write to {ended}: {error.reason}") from error
+        if self._adapter is not None:
+            await self._adapter.taken(before)
 
     def feed(self, frames: AsyncIterable[dict[str, Any]]) -> None:
         """Send frames while messages are read, and close stdin behind the last one."""
@@ -108,6 +115,7 @@ class Conversation:
 
     async def end_input(self) -> None:
         """Have stdin closed as soon as no turn, callback or background task needs it."""
+        self._ceiling = run_end_ceiling_ms(self._env) / 1000 or None
         with anyio.move_on_after(0):  # the request is made before the first wait
             await self._session.finish()
 
@@ -116,8 +124,12 @@ class Conversation:
         while not self._over:
             end: errors.HackamoreError | None = None
             message = None
+            idle = self._last_result and not self._session.background_tasks
             try:
-                message = await self._cursor.next_item()
+                message = await self._cursor.next_item(timeout=self._ceiling if idle else None)
+            except TimeoutError:  # the CLI never said that it is idle: the run is over
+                await self._session.stop()
+                continue
             except errors.HackamoreError as error:
                 end = error
             if message is None:
@@ -133,6 +145,7 @@ class Conversation:
             parsed = parse_message(data)
             if parsed is not None:
                 if not state:  # `command_lifecycle`, which only Hackamore causes, does not count
+                    self._last_result = self._ceiling is not None and data.get("type") == "result"
                     self._error_result = data if data.get("type") == "result" and data.get("is_error") else None
                 return parsed
         return None

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterable, AsyncIterator
 from typing import Any
 
 import hackamore.sync
+from hackamore.compat._absent import names_of
 from hackamore.compat.claude_agent_sdk._errors import CLIConnectionError, CLINotFoundError
 from hackamore.compat.claude_agent_sdk._internal._mapping import to_options
 from hackamore.compat.claude_agent_sdk._internal.transport import Transport
@@ -136,5 +137,7 @@ def is_local(transport: object) -> bool:
     """Return whether this is the local CLI itself, and no subclass or double that moves bytes of its own."""
     return type(transport) is _LOCAL
 
+
+__getattr__ = names_of("transport.subprocess_cli")
 
 __all__ = ["SubprocessCLITransport", "is_local", "launch_plan", "logger"]

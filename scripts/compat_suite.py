@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import tomllib
 from collections import Counter, defaultdict
 from pathlib import Path
 from xml.etree import ElementTree
@@ -37,7 +38,7 @@ import hackamore.compat
 del sys.modules["claude_agent_sdk"]
 hackamore.compat.install()
 """
-EXCEPTIONS = PROJECT / "tests" / "compat" / "exceptions.toml"
+DIFFERENCES = PROJECT / "tests" / "compat" / "differences.toml"
 
 KINDS = {
     "A": "public names",
@@ -199,15 +200,8 @@ def run(suite: Path, *, layer: bool, more: list[str], workers: str) -> dict[tupl
 
 def exceptions() -> dict[str, str]:
     """Return the reason for each public case that differs, by `file::case`."""
-    import tomllib
-
-    if not EXCEPTIONS.exists():
-        return {}
-    return {
-        case: row["reason"]
-        for row in tomllib.loads(EXCEPTIONS.read_text(encoding="utf-8"))["exception"]
-        for case in row["cases"]
-    }
+    rows = tomllib.loads(DIFFERENCES.read_text(encoding="utf-8"))["difference"]
+    return {case: row["reason"] for row in rows for case in row.get("cases", ())}
 
 
 def main() -> int:

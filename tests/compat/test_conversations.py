@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import pytest
 
 from hackamore.compat import use
@@ -11,6 +13,7 @@ from hackamore.compat.claude_agent_sdk import (
     AssistantMessage,
     ClaudeAgentOptions,
     ClaudeSDKClient,
+    ClaudeSDKError,
     CLIConnectionError,
     HookMatcher,
     PermissionResultAllow,
@@ -19,14 +22,17 @@ from hackamore.compat.claude_agent_sdk import (
     ResultMessage,
     SystemMessage,
     TextBlock,
+    Transport,
     create_sdk_mcp_server,
     query,
+    rename_session,
     tool,
 )
 from hackamore.testing import Script, SimulatedCLI
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
 pytestmark = pytest.mark.anyio
 
@@ -133,3 +139,91 @@ async def test_an_error_result_is_given_and_then_raised() -> None:
     assert isinstance(messages[-1], ResultMessage)
     assert messages[-1].is_error
     assert raised.value.exit_code == 1
+
+
+async def test_a_refused_request_has_the_text_of_the_cli() -> None:
+    script = Script()
+    script.user("one")
+    script.says("ONE")
+    with SimulatedCLI(script) as cli:
+        use(transport=cli)
+        async with ClaudeSDKClient() as client:
+            await client.query("one")
+            assert texts([message async for message in client.receive_response()]) == ["ONE"]
+            with pytest.raises(ClaudeSDKError, match=r"[Cc]heckpoint"):
+                await client.rewind_files("00000000-0000-4000-8000-000000000000")
+
+
+async def test_a_list_that_is_a_text_is_refused() -> None:
+    with pytest.raises(ValueError, match="disallowed_tools"):
+        async for _ in query(prompt="go", options=ClaudeAgentOptions(disallowed_tools="Bash")):  # type: ignore[arg-type]
+            pass
+
+
+async def test_a_list_as_a_prompt_is_refused() -> None:
+    with pytest.raises(TypeError, match="must be a str or an async iterable"):
+        async for _ in query(prompt=["go"]):  # type: ignore[arg-type]
+            pass
+
+
+async def test_a_missing_session_names_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match=str(tmp_path)):
+        rename_session("00000000-0000-4000-8000-000000000000", "title")
+
+
+class Peer(Transport):
+    """A transport of a program: answers `initialize`, then each prompt with a result."""
+
+    def __init__(self, refuses: Exception | None = None) -> None:
+        self.refuses = refuses
+        self.written: list[Any] = []
+        self.closed = False
+
+    async def connect(self) -> None:
+        self.send, self.receive = anyio.create_memory_object_stream[dict[str, Any]](100)
+
+    async def write(self, data: str) -> None:
+        frame = json.loads(data)
+        self.written.append(frame)
+        if frame["type"] == "control_request":
+            answer = {"subtype": "success", "request_id": frame["request_id"], "response": {"commands": []}}
+            await self.send.send({"type": "control_response", "response": answer})
+        elif self.refuses is not None:
+            raise self.refuses
+        else:
+            numbers = {"duration_ms": 1, "duration_api_ms": 1, "num_turns": 1, "is_error": False, "session_id": "s"}
+            await self.send.send({"type": "result", "subtype": "success", "result": "done", **numbers})
+
+    async def read_messages(self) -> AsyncIterator[dict[str, Any]]:
+        async for frame in self.receive:
+            yield frame
+
+    async def close(self) -> None:
+        self.closed = True
+        self.send.close()
+        self.receive.close()
+
+    async def end_input(self) -> None:
+        self.send.close()
+
+    def is_ready(self) -> bool:
+        return True
+
+
+async def test_a_transport_of_a_program_carries_a_query() -> None:
+    peer = Peer()
+    (result,) = [message async for message in query(prompt="go", transport=peer)]
+    assert isinstance(result, ResultMessage)
+    assert result.result == "done"
+    assert [frame["type"] for frame in peer.written] == ["control_request", "user"]
+    assert peer.written[1]["message"] == {"role": "user", "content": "go"}
+    assert peer.closed
+
+
+async def test_a_frame_that_a_transport_refuses_is_raised_where_it_was_sent() -> None:
+    client = ClaudeSDKClient(transport=Peer(refuses=OSError("the line is cut")))
+    await client.connect()
+    with pytest.raises(OSError, match="the line is cut"):
+        await client.query("go")
+    await client.disconnect()

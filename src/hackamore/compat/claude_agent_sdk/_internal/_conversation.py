@@ -38,7 +38,7 @@ class Conversation:
         self._adapter = None if is_local(transport) else TransportAdapter(transport)
         self._session = hackamore.Session(to_options(options), transport=self._adapter or USED.transport)
         self._error_result: dict[str, Any] | None = None
-        self._ceiling: float | None = None  # seconds that a run may go on after its result
+        self._ceiling: float | None = None  # seconds that a run may continue after its result
         self._env = options.env
         self._last_result = False
         self._cursor: Any = None

@@ -31,16 +31,12 @@ PLACES = {
     "_tools": "SdkMcpTool create_sdk_mcp_server tool",
     "_internal.transport": "Transport",
     "_internal.sessions": (
+        "ForkSessionResult InMemorySessionStore delete_session delete_session_via_store fork_session fork_session_via_store "
         "get_session_info get_session_info_from_store get_session_messages get_session_messages_from_store get_subagent_messages "
-        "get_subagent_messages_from_store list_sessions list_sessions_from_store list_subagents list_subagents_from_store"
+        "get_subagent_messages_from_store import_session_to_store list_sessions list_sessions_from_store list_subagents "
+        "list_subagents_from_store project_key_for_directory rename_session rename_session_via_store tag_session tag_session_via_store"
     ),
-    "_internal.session_mutations": (
-        "ForkSessionResult delete_session delete_session_via_store fork_session fork_session_via_store rename_session "
-        "rename_session_via_store tag_session tag_session_via_store"
-    ),
-    "_internal.session_import": "import_session_to_store",
-    "_internal.session_store": "InMemorySessionStore project_key_for_directory",
-    "_internal.session_summary": "fold_session_summary",
+    "_internal._summaries": "fold_session_summary",
     "_version": "__version__",
 }
 """Public names that are no shapes, by the module that has them."""
@@ -254,6 +250,8 @@ if __name__ == "__main__":
             {
                 TARGET / "_shapes.py": shapes_module(OFFICIAL),
                 TARGET / "_controls.py": controls_module(),
+                TARGET
+                / "_version.py": f'{HEAD}"""The version whose names these are."""\n\n__version__ = "{VERSION}"\n',
                 TARGET / "_internal" / "transport" / "__init__.py": transport_module(OFFICIAL),
                 TARGET / "__init__.py": init_module(OFFICIAL),
             }

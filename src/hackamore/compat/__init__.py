@@ -28,11 +28,12 @@ OFFICIAL = "claude_agent_sdk"
 _HERE = f"{__name__}.{OFFICIAL}"
 MODULES = (
     "_errors _version types _internal _internal.transport _internal.transport.subprocess_cli _internal._task_compat "
-    "_internal._client_app _internal.client _internal.message_parser _internal.session_import "
-    "_internal.session_mutations _internal.session_store _internal.session_store_validation "
-    "_internal.session_summary _internal.sessions _internal.transcript_mirror_batcher client query testing "
-    "testing.session_store_conformance"
+    "_internal._client_app _internal.client _internal.message_parser _internal.sessions client query testing"
 )
+STORES = (
+    "session_import session_mutations session_store session_store_validation session_summary transcript_mirror_batcher"
+)
+"""Modules of the official package whose names are all in `sessions`."""
 ABSENT = "_mcp_compat query sdk_mcp_bridge session_resume"
 """The modules that programs, instrumentations and tests import."""
 
@@ -55,10 +56,18 @@ def install() -> None:
     sys.modules[OFFICIAL] = import_module(_HERE)
     for name in MODULES.split():
         sys.modules[f"{OFFICIAL}.{name}"] = import_module(f"{_HERE}.{name}")
-    for name in ABSENT.split():  # importing a private name works, using one raises
-        module = sys.modules[f"{OFFICIAL}._internal.{name}"] = ModuleType(f"{OFFICIAL}._internal.{name}")
-        module.__getattr__ = names_of(name)  # type: ignore[method-assign]
-        setattr(sys.modules[f"{OFFICIAL}._internal"], name, module)
+    internal = sys.modules[f"{OFFICIAL}._internal"]
+    sessions = sys.modules[f"{OFFICIAL}._internal.sessions"]
+    for name in (*STORES.split(), *ABSENT.split()):
+        module = sessions
+        if name in ABSENT.split():
+            module = ModuleType(f"{OFFICIAL}._internal.{name}")
+            module.__getattr__ = names_of(name)  # type: ignore[method-assign]
+        sys.modules[f"{OFFICIAL}._internal.{name}"] = module
+        setattr(internal, name, module)
+    conversation = import_module(f"{_HERE}._internal._conversation")
+    for name in ("run_end_ceiling_ms", "_error_result_text"):
+        setattr(internal.query, name, getattr(conversation, name))
 
 
 def use(*, options: dict[str, Any] | None = None, transport: Any = None, trace: Any = None, budget: Any = None) -> None:
@@ -69,11 +78,6 @@ def use(*, options: dict[str, Any] | None = None, transport: Any = None, trace: 
         transport: connection to the CLI for programs that give none, such as a `hackamore.testing.SimulatedCLI`.
         trace: a file that every frame is added to, or a function.
         budget: a `hackamore.Budget`, which all of them share.
-
-    Example::
-
-        hackamore.compat.install()
-        hackamore.compat.use(budget=hackamore.Budget(usd=5), trace="run.jsonl")
     """
     given = {"trace": trace, "budget": budget}
     USED.options = {**(options or {}), **{name: value for name, value in given.items() if value is not None}}

@@ -17,14 +17,13 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write(USAGE)
         return 0 if arguments and arguments[0] != "-m" else 2
     install()
-    if arguments[0] == "-m":
-        sys.argv = arguments[1:]
-        sys.path.insert(0, os.getcwd())
+    as_module = arguments[0] == "-m"
+    sys.argv = arguments[as_module:]
+    sys.path.insert(0, os.getcwd() if as_module else os.path.dirname(os.path.abspath(arguments[0])))
+    if as_module:
         runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
-        return 0
-    sys.argv = arguments
-    sys.path.insert(0, os.path.dirname(os.path.abspath(arguments[0])))
-    runpy.run_path(arguments[0], run_name="__main__")
+    else:
+        runpy.run_path(arguments[0], run_name="__main__")
     return 0
 
 

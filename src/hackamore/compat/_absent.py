@@ -16,12 +16,9 @@ class Absent:
             "docs/guides/compat.md lists what to use in its place."
         )
 
-    async def initialize(self) -> Any:
-        """Only there to be patched: a method of `Query`."""
-
 
 def names_of(module: str) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a module whose names are absent, but for those that the layer has elsewhere."""
+    """Return the `__getattr__` of a module whose names are absent."""
 
     def find(name: str) -> Any:
         if name.startswith("__"):
@@ -30,10 +27,6 @@ def names_of(module: str) -> Callable[[str], Any]:
             import mcp.types
 
             return 2 if hasattr(mcp.types, "jsonrpc_message_adapter") else 1
-        if name in ("run_end_ceiling_ms", "_error_result_text"):
-            from hackamore.compat.claude_agent_sdk._internal import _conversation
-
-            return getattr(_conversation, name)
         return type(name, (Absent,), {"__module__": f"claude_agent_sdk._internal.{module}"})
 
     return find

@@ -8,12 +8,7 @@ from typing import Any
 
 @dataclass
 class Used:
-    """Settings of every client and query of the layer.
-
-    Attributes:
-        options: fields of `hackamore.Options`, over those of the program.
-        transport: connection to the CLI for programs that give none.
-    """
+    """Settings of every client and query of the layer: fields of `hackamore.Options`, and the transport of those that have none."""
 
     options: dict[str, Any] = field(default_factory=dict)
     transport: Any = None

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import pytest
+import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("hackamore", "Hackamore: agents under test")
-    group.addoption(
-        "--hackamore-compat",
-        action="store_true",
-        help="Have `import claude_agent_sdk` import the compatible layer of Hackamore (hackamore.compat).",
-    )
+    text = "Have `import claude_agent_sdk` import the compatible layer of Hackamore (hackamore.compat)."
+    group.addoption("--hackamore-compat", action="store_true", help=text)
 
 
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:

@@ -140,31 +140,30 @@ from hackamore.compat.claude_agent_sdk.query import query
 from hackamore.compat.claude_agent_sdk._tools import SdkMcpTool, create_sdk_mcp_server, tool
 from hackamore.compat.claude_agent_sdk._internal.transport import Transport
 from hackamore.compat.claude_agent_sdk._internal.sessions import (
+    ForkSessionResult,
+    InMemorySessionStore,
+    delete_session,
+    delete_session_via_store,
+    fork_session,
+    fork_session_via_store,
     get_session_info,
     get_session_info_from_store,
     get_session_messages,
     get_session_messages_from_store,
     get_subagent_messages,
     get_subagent_messages_from_store,
+    import_session_to_store,
     list_sessions,
     list_sessions_from_store,
     list_subagents,
     list_subagents_from_store,
-)
-from hackamore.compat.claude_agent_sdk._internal.session_mutations import (
-    ForkSessionResult,
-    delete_session,
-    delete_session_via_store,
-    fork_session,
-    fork_session_via_store,
+    project_key_for_directory,
     rename_session,
     rename_session_via_store,
     tag_session,
     tag_session_via_store,
 )
-from hackamore.compat.claude_agent_sdk._internal.session_import import import_session_to_store
-from hackamore.compat.claude_agent_sdk._internal.session_store import InMemorySessionStore, project_key_for_directory
-from hackamore.compat.claude_agent_sdk._internal.session_summary import fold_session_summary
+from hackamore.compat.claude_agent_sdk._internal._summaries import fold_session_summary
 from hackamore.compat.claude_agent_sdk._version import __version__
 
 if TYPE_CHECKING:

@@ -6,21 +6,14 @@ from typing import Any
 
 from mcp.types import ToolAnnotations as McpToolAnnotations
 
-_WIRE = {
-    "read_only_hint": "readOnlyHint",
-    "destructive_hint": "destructiveHint",
-    "idempotent_hint": "idempotentHint",
-    "open_world_hint": "openWorldHint",
-    "max_result_size_chars": "maxResultSizeChars",
-}
+_SNAKE = ("read_only_hint", "destructive_hint", "idempotent_hint", "open_world_hint", "max_result_size_chars")
 
 
 class ToolAnnotations(McpToolAnnotations, extra="allow"):
     maxResultSizeChars: int | None = None  # noqa: N815 - the name on the wire
 
     def __init__(self, **data: Any) -> None:
-        for name, wire in _WIRE.items():
-            if name in data:
-                data.setdefault(wire, data.pop(name))
-        data = {name: value for name, value in data.items() if name not in _WIRE}
-        super().__init__(**data)
+        for name in set(_SNAKE) & data.keys():
+            first, *more = name.split("_")
+            data.setdefault(first + "".join(map(str.capitalize, more)), data[name])
+        super().__init__(**{name: value for name, value in data.items() if name not in _SNAKE})

@@ -15,13 +15,10 @@ class PermissionRuleValue:
 
 
 # The field that each type of update needs, and that the CLI reads.
-_NEEDED = {
-    "addRules": ("rules", "behavior"),
-    "replaceRules": ("rules", "behavior"),
-    "removeRules": ("rules", "behavior"),
+_NEEDED: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("addRules", "replaceRules", "removeRules"), ("rules", "behavior")),
     "setMode": ("mode",),
-    "addDirectories": ("directories",),
-    "removeDirectories": ("directories",),
+    **dict.fromkeys(("addDirectories", "removeDirectories"), ("directories",)),
 }
 
 

@@ -29,10 +29,7 @@ def tool(
     name: str, description: str, input_schema: type | dict[str, Any], annotations: Any = None
 ) -> Callable[[Callable[[Any], Awaitable[dict[str, Any]]]], SdkMcpTool[Any]]:
 
-    def decorate(handler: Callable[[Any], Awaitable[dict[str, Any]]]) -> SdkMcpTool[Any]:
-        return SdkMcpTool(name, description, input_schema, handler, annotations)
-
-    return decorate
+    return lambda handler: SdkMcpTool(name, description, input_schema, handler, annotations)
 
 
 _PLAIN: dict[Any, str] = {

@@ -9,7 +9,7 @@ from hackamore.compat.claude_agent_sdk import _shapes as shapes
 from hackamore.compat.claude_agent_sdk._controls import Controls
 from hackamore.compat.claude_agent_sdk._errors import CLIConnectionError
 from hackamore.compat.claude_agent_sdk._internal._conversation import Conversation, user_frame
-from hackamore.compat.claude_agent_sdk._internal.session_store_validation import validate_session_store_options
+from hackamore.compat.claude_agent_sdk._internal._summaries import validate_session_store_options
 from hackamore.compat.claude_agent_sdk._internal.transport import Transport, subprocess_cli
 from hackamore.compat.claude_agent_sdk._shapes import ClaudeAgentOptions, ResultMessage
 from hackamore.compat.claude_agent_sdk.types import _configure_can_use_tool

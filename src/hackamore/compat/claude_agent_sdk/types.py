@@ -24,17 +24,12 @@ def _whole_tool_allowed(entry: str) -> str | None:
 
 def _get_can_use_tool_shadowed_warning(permission_mode: PermissionMode | None, allowed_tools: list[str]) -> str | None:
     if permission_mode == "bypassPermissions":
-        return (
-            "can_use_tool will not be invoked: permission_mode 'bypassPermissions' allows each call that no rule denies. "
-            "Use a PreToolUse hook to see all calls."
-        )
+        return "can_use_tool will not be invoked: permission_mode 'bypassPermissions' allows all calls. Use a PreToolUse hook."
     names = list(dict.fromkeys(tool for tool in map(_whole_tool_allowed, allowed_tools) if tool is not None))
     if not names:
         return None
-    return (
-        f"can_use_tool will not be invoked for: {', '.join(names)}. An entry of allowed_tools allows the whole tool. Use a PreToolUse "
-        "hook to see all calls, or allow less. Rules of settings files are not checked here."
-    )
+    text = "An entry of allowed_tools allows the whole tool. Use a PreToolUse hook to see all calls, or allow less."
+    return f"can_use_tool will not be invoked for: {', '.join(names)}. {text}"
 
 
 def _warn_if_can_use_tool_shadowed(options: ClaudeAgentOptions) -> None:

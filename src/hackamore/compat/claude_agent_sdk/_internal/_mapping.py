@@ -6,7 +6,7 @@ import inspect
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import fields
 from typing import Any
 
 import hackamore
@@ -16,7 +16,7 @@ from hackamore.compat.claude_agent_sdk import _shapes as shapes
 from hackamore.compat.claude_agent_sdk._shapes import ClaudeAgentOptions
 
 _CHANGED = (
-    "agents can_use_tool debug_stderr extra_args hooks load_timeout_ms max_buffer_size mcp_servers output_format sandbox setting_sources "
+    "agents can_use_tool debug_stderr extra_args hooks load_timeout_ms max_buffer_size output_format sandbox setting_sources "
     "skills system_prompt"
 )
 """Fields that are not passed on as they are; all others mean the same in both."""
@@ -30,18 +30,18 @@ CONTROL_SECONDS = 60.0
 
 
 def to_options(options: ClaudeAgentOptions) -> Options:
-    """Return the options of the session.
-
-    Raises:
-        OptionsError: Hackamore refuses a value, such as a list that is a str.
-    """
+    """Return the options of the session; raise OptionsError for a value that Hackamore refuses, such as a list that is a str."""
     changed = _CHANGED.split()
     given = {field.name: getattr(options, field.name) for field in fields(options) if field.name not in changed}
     given.update({name: given[name] or None for name in _EMPTY_IS_NONE.split()})
     given["system_prompt"] = "" if options.system_prompt is None else options.system_prompt
     given["extra_args"] = {name: value if value is None else str(value) for name, value in options.extra_args.items()}
-    given["mcp_servers"] = _servers(options.mcp_servers)
-    given["timeouts"] = _timeouts(options)
+    given["timeouts"] = Timeouts(
+        initialize=max(_milliseconds(os.environ.get(_INITIALIZE), 0) / 1000, CONTROL_SECONDS),
+        control=CONTROL_SECONDS,
+        store=options.load_timeout_ms / 1000,
+        background=run_end_ceiling_ms(options.env) / 1000 or None,
+    )
     given["version_check"] = "skip"  # the official package runs no `claude --version`
     if options.sandbox is not None:
         given["sandbox"] = {"failIfUnavailable": False, **options.sandbox}
@@ -92,17 +92,6 @@ def _checked_skills(skills: Any) -> Any:
     return skills
 
 
-def _timeouts(options: ClaudeAgentOptions) -> Timeouts:
-    initialize = max(_milliseconds(os.environ.get(_INITIALIZE), 0) / 1000, CONTROL_SECONDS)
-    ceiling = run_end_ceiling_ms(options.env)
-    return Timeouts(
-        initialize=initialize,
-        control=CONTROL_SECONDS,
-        store=options.load_timeout_ms / 1000,
-        background=ceiling / 1000 or None,
-    )
-
-
 def run_end_ceiling_ms(env: Mapping[str, str]) -> int:
     """Return how long background tasks may keep a query open after its result, in milliseconds; 0 is without a limit."""
     return _milliseconds(env[_CEILING] if _CEILING in env else os.environ.get(_CEILING), 600_000)
@@ -116,18 +105,12 @@ def _milliseconds(text: Any, default: int) -> int:
     return value if value >= 0 else default
 
 
-def _servers(servers: Any) -> Any:
-    if not isinstance(servers, Mapping):
-        return servers
-    return {
-        name: config["instance"] if isinstance(config, Mapping) and config.get("type") == "sdk" else config
-        for name, config in servers.items()
-    }
-
-
 def _without_none(agent: Any) -> dict[str, Any]:
-    fields = asdict(agent) if is_dataclass(agent) and not isinstance(agent, type) else dict(agent)
-    return {name: value for name, value in fields.items() if value is not None}
+    return {
+        name: value
+        for name, value in dict(agent if isinstance(agent, Mapping) else vars(agent)).items()
+        if value is not None
+    }
 
 
 def _matcher(matcher: Any) -> hackamore.HookMatcher[Any]:

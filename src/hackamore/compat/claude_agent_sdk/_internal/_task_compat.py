@@ -56,11 +56,7 @@ class TaskHandle:
 
 
 def spawn_detached(coro: Coroutine[Any, Any, Any]) -> TaskHandle:
-    """Start a task that no task group waits for.
-
-    Raises:
-        RuntimeError: no event loop of asyncio or trio runs here.
-    """
+    """Start a task that no task group waits for; raise RuntimeError without an event loop of asyncio or trio."""
     library = sniffio.current_async_library()
     if library not in ("asyncio", "trio"):
         coro.close()

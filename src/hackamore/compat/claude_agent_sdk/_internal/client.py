@@ -6,7 +6,7 @@ from collections.abc import AsyncIterable, AsyncIterator
 from typing import Any
 
 from hackamore.compat.claude_agent_sdk._internal._conversation import Conversation, user_frame
-from hackamore.compat.claude_agent_sdk._internal.session_store_validation import validate_session_store_options
+from hackamore.compat.claude_agent_sdk._internal._summaries import validate_session_store_options
 from hackamore.compat.claude_agent_sdk._internal.transport import Transport
 from hackamore.compat.claude_agent_sdk._internal.transport.subprocess_cli import SubprocessCLITransport
 from hackamore.compat.claude_agent_sdk._shapes import ClaudeAgentOptions, Message

@@ -30,13 +30,9 @@ _SYSTEM: dict[str, Any] = {
     "task_notification": shapes.TaskNotificationMessage,
     "mirror_error": shapes.MirrorErrorMessage,
 }
-_MODEL_USAGE = {"model_usage": "modelUsage"}
 _LIMIT = {
-    "resets_at": "resetsAt",
-    "rate_limit_type": "rateLimitType",
-    "overage_status": "overageStatus",
-    "overage_resets_at": "overageResetsAt",
-    "overage_disabled_reason": "overageDisabledReason",
+    name: first + "".join(map(str.capitalize, more))
+    for name, (first, *more) in ((row.name, row.name.split("_")) for row in fields(shapes.RateLimitInfo))
 }
 
 
@@ -112,7 +108,9 @@ def _hook_event(data: dict[str, Any]) -> Any:
 def _result(data: dict[str, Any]) -> Any:
     deferred = data.get("deferred_tool_use")
     tool_use = _read(shapes.DeferredToolUse, deferred) if deferred else None
-    return _read(shapes.ResultMessage, data, _MODEL_USAGE, deferred_tool_use=tool_use, origin=_origin(data))
+    return _read(
+        shapes.ResultMessage, data, {"model_usage": "modelUsage"}, deferred_tool_use=tool_use, origin=_origin(data)
+    )
 
 
 def _rate_limit(data: dict[str, Any]) -> Any:
@@ -132,11 +130,7 @@ _READERS: dict[str, Any] = {
 
 
 def parse_message(data: dict[str, Any]) -> shapes.Message | None:
-    """Return the message of a frame; None for a type that the official package does not know.
-
-    Raises:
-        MessageParseError: the frame is not a dict, or a required field is missing.
-    """
+    """Return the message of a frame, or None for an unknown type; raise MessageParseError if a required field is missing."""
     if not isinstance(data, dict):
         raise MessageParseError(f"Invalid message data type (expected dict, got {type(data).__name__})", data)
     kind = data.get("type")

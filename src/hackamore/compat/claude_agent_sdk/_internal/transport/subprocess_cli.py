@@ -7,6 +7,7 @@ of the official package.
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator
+from contextlib import closing, suppress
 from typing import Any
 
 import hackamore.sync
@@ -16,15 +17,14 @@ from hackamore.compat.claude_agent_sdk._internal._mapping import to_options
 from hackamore.compat.claude_agent_sdk._internal.transport import Transport
 from hackamore.compat.claude_agent_sdk._shapes import ClaudeAgentOptions
 from hackamore.errors import OptionsError, StartError
-from hackamore.runtime.log import logger
 from hackamore.transports.base import LaunchPlan
 
 _ONE_WORD = ("--resume", "--session-id", "--resume-session-at", "--resume-drops-turn", "--setting-sources")
 """Flags that the official package joins with their value."""
 _JOINED = ("--allowedTools", "--disallowedTools", "--betas")
 """Flags that it gives once, with all values."""
-_EXTRA = ("--allow-dangerously-skip-permissions",)
-"""Flags that only Hackamore gives."""
+_EXTRA = "--allow-dangerously-skip-permissions"
+"""The flag that only Hackamore gives."""
 
 
 class _PlannedError(StartError):
@@ -54,22 +54,13 @@ def launch_plan(options: ClaudeAgentOptions) -> LaunchPlan:
     """Return the command line, variables and fields of `initialize` that options lead to."""
     planner = _Planner()
     session = hackamore.sync.Session(to_options(options), transport=planner)
-    try:
+    with closing(session), suppress(_PlannedError):
         session.start()
-    except _PlannedError:
-        pass
-    finally:
-        session.stop()
     return planner.plan
 
 
 class SubprocessCLITransport(Transport):
-    """The local CLI.
-
-    Args:
-        prompt: not used: prompts are frames.
-        options: those of the program.
-    """
+    """The local CLI. `prompt` is not used: prompts are frames."""
 
     def __init__(self, prompt: str | AsyncIterable[dict[str, Any]], options: ClaudeAgentOptions) -> None:
         self._prompt = prompt
@@ -117,7 +108,7 @@ def _spelled(words: list[str], options: ClaudeAgentOptions) -> list[str]:
     extra = {f"--{name}={value}" for name, value in options.extra_args.items() if str(value).startswith("-")}
     for word in words:
         flag, equals, value = word.partition("=")
-        if word in _EXTRA and word[2:] not in options.extra_args:
+        if word == _EXTRA and word[2:] not in options.extra_args:
             continue
         if not equals or flag in _ONE_WORD or word in extra or not flag.startswith("--"):
             spelled.append(word)
@@ -139,5 +130,3 @@ def is_local(transport: object) -> bool:
 
 
 __getattr__ = names_of("transport.subprocess_cli")
-
-__all__ = ["SubprocessCLITransport", "is_local", "launch_plan", "logger"]

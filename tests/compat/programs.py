@@ -93,12 +93,29 @@ async def conversation() -> None:
         show("status", sorted(await client.get_mcp_status()))
         try:
             await client.rewind_files("00000000-0000-4000-8000-000000000000")
-        except Exception as error:
-            show("raised", str(error))
+        except Exception:
+            show("refused", "rewind_files")
 
 
 async def failed() -> None:
     await show_query("go", options())
+
+
+async def unknown() -> None:
+    try:
+        async for message in query(prompt="go", options=options(resume="00000000-0000-4000-8000-000000000000")):
+            show("", message)
+    except Exception as error:
+        show("raised", [type(error).__name__, str(error).partition(":")[0]])
+
+
+async def interrupted() -> None:
+    async with ClaudeSDKClient(options()) as client:
+        await client.query("one")
+        async for message in client.receive_response():
+            show("", message)
+            if type(message).__name__ == "SystemMessage" and message.subtype == "init":
+                await client.interrupt()
 
 
 if __name__ == "__main__":

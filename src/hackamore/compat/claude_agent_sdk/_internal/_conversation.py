@@ -31,18 +31,14 @@ _OWN = ("type", "message", "uuid", "priority")
 
 
 class TransportAdapter:
-    """Reads a transport in a task of its own, because an iterator does not survive a cancelled `receive`.
-
-    Attributes:
-        failure: the exception that ended the iterator, or refused a connection or a frame; None without one.
-    """
+    """Reads a transport in a task of its own, because an iterator does not survive a cancelled `receive`."""
 
     pid: int | None = None
     stderr_tail: bytes = b""
 
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
-        self.failure: Exception | None = None
+        self.failure: Exception | None = None  # of the connection, the iterator or a frame
         self._lines: deque[bytes] = deque()
         self._change = anyio.Event()
         self.sent = 0  # writes, refused ones included
@@ -170,6 +166,8 @@ class Conversation:
         match error:
             case errors.CLINotFoundError():
                 return sdk.CLINotFoundError(f"Claude Code not found. {error}")
+            case errors.SessionNotFoundError():
+                return sdk.ResultError(f"Claude Code returned an error result: {error}", exit_code=1)
             case errors.CLIExitedDuringInitError():
                 return sdk.ProcessError("Command failed during its start", error.exit_code, str(error))
             case errors.InitializationTimeoutError():
@@ -248,7 +246,7 @@ class Conversation:
         if failure is not None and not isinstance(failure, sdk.ProcessError):
             return failure
         closed = error if isinstance(error, errors.SessionClosedError) else None
-        if error is not None and closed is None:  # a limit, a budget, a consumer that is too slow
+        if error is not None and closed is None and not isinstance(error, errors.StartError):  # a limit or a budget
             return error if isinstance(error, errors.BudgetError) else sdk.CLIConnectionError(str(error))
         code = self._session.exit_code
         if failure is None and code in (0, None):

@@ -43,11 +43,10 @@ VARYING = (
 
 
 def alike(value: Any) -> Any:
-    """Return a value without what differs from run to run, and without the ids that only Hackamore gives to prompts."""
+    """Return a value without what differs from run to run."""
     if isinstance(value, dict):
-        kept = {name: inner for name, inner in value.items() if not name.startswith("user_message_uuid")}
         varying = VARYING.split()
-        return {name: "..." if name in varying and inner is not None else alike(inner) for name, inner in kept.items()}
+        return {name: "..." if name in varying and inner is not None else alike(inner) for name, inner in value.items()}
     if isinstance(value, list):
         return [alike(inner) for inner in value]
     if isinstance(value, str):

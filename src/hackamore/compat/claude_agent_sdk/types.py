@@ -28,7 +28,7 @@ def _get_can_use_tool_shadowed_warning(permission_mode: PermissionMode | None, a
     names = list(dict.fromkeys(tool for tool in map(_whole_tool_allowed, allowed_tools) if tool is not None))
     if not names:
         return None
-    text = "An entry of allowed_tools allows the whole tool. Use a PreToolUse hook to see all calls, or allow less."
+    text = "An entry of allowed_tools allows the whole tool, as rules of settings files may. A PreToolUse hook sees all calls."
     return f"can_use_tool will not be invoked for: {', '.join(names)}. {text}"
 
 

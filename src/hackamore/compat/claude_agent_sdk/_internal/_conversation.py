@@ -63,7 +63,7 @@ class TransportAdapter:
             await self.transport.connect()
         except Exception as error:
             self.failure = error
-            raise
+            raise errors.StartError(str(error)) from error
         self._reader = spawn_detached(self._read())
 
     async def _read(self) -> None:

@@ -46,7 +46,7 @@ class TaskHandle:
                 await work
         except BaseException as error:  # a system task of trio must not raise
             if not isinstance(error, anyio.get_cancelled_exc_class()):
-                logger.warning("A detached task failed", exc_info=error)
+                logger.warning("Unhandled exception in a detached task", exc_info=error)
                 self._error = error
         finally:
             self._over.set()

@@ -57,6 +57,11 @@ def _project(directory: str | None) -> str | None:
     return _canonicalize_path(directory) if directory else None
 
 
+def _get_projects_dir(env_override: dict[str, str] | None = None) -> Path:
+    override = (env_override or {}).get("CLAUDE_CONFIG_DIR") or os.environ.get("CLAUDE_CONFIG_DIR")
+    return Path(override or Path.home() / ".claude") / "projects"
+
+
 def project_key_for_directory(directory: str | Path | None = None) -> str:
     return transcripts.project_key(directory)
 
@@ -158,9 +163,6 @@ def get_subagent_messages(
     session_id: str, agent_id: str, directory: str | None = None, limit: int | None = None, offset: int = 0
 ) -> list[SessionMessage]:
     return _page(_agent_messages(_read(session_id, directory), agent_id), limit, offset)
-
-
-# -- stores ------------------------------------------------------------------------------------------------------------
 
 
 def _key(session_id: str, directory: str | Path | None, subpath: str | None = None) -> Any:
@@ -574,8 +576,7 @@ def _forked(session_id: str, at: str | None, title: str | None, **place: Any) ->
     return transcripts.fork(session_id, at=at or None, title=(title or "").strip() or None, **place)
 
 
-_OF_THE_DISK = ("agent-name", "last-prompt")
-"""Entries for the prompt of the CLI, which a copy in a store does not have in the official package."""
+_OF_THE_DISK = ("agent-name", "last-prompt")  # for the prompt of the CLI; not in stores in the official package
 
 
 def _entry(session_id: str, **fields: Any) -> Any:

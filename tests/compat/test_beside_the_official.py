@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hackamore.testing import HTTPFailure, Repeat, Reply, ScriptedModel, Stall, ToolCall
+from tests.contract import shows
 from tests.support.patience import patience
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ def shown(real_cli: RealCLI, scenario: str, *, layer: bool) -> list[Any]:
     return [alike(json.loads(line)) for line in called.stdout.splitlines()]
 
 
+@shows("compat.programs.alike")
 @pytest.mark.skipif(not OFFICIAL.is_dir(), reason="needs the official package, which `./dev bench` installs")
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_both_show_the_same(real_cli: RealCLI, scenario: str) -> None:

@@ -29,6 +29,7 @@ from hackamore.compat.claude_agent_sdk import (
     tool,
 )
 from hackamore.testing import Script, SimulatedCLI
+from tests.contract import shows
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -90,6 +91,7 @@ async def test_a_client_converses() -> None:
         await client.query("three")
 
 
+@shows("compat.programs.callbacks")
 async def test_callbacks_get_the_arguments_of_the_official_package() -> None:
     seen: list[Any] = []
 
@@ -126,6 +128,7 @@ async def test_callbacks_get_the_arguments_of_the_official_package() -> None:
     assert ("Bash", {"command": "rm -r cache"}, "ToolPermissionContext") in seen
 
 
+@shows("compat.programs.results")
 async def test_an_error_result_is_given_and_then_raised() -> None:
     script = Script()
     script.user("Go on")
@@ -212,6 +215,7 @@ class Peer(Transport):
         return True
 
 
+@shows("compat.programs.transport")
 async def test_a_transport_of_a_program_carries_a_query() -> None:
     peer = Peer()
     (result,) = [message async for message in query(prompt="go", transport=peer)]
@@ -222,6 +226,7 @@ async def test_a_transport_of_a_program_carries_a_query() -> None:
     assert peer.closed
 
 
+@shows("compat.programs.transport")
 async def test_a_frame_that_a_transport_refuses_is_raised_where_it_was_sent() -> None:
     client = ClaudeSDKClient(transport=Peer(refuses=OSError("the line is cut")))
     await client.connect()

@@ -11,6 +11,7 @@ import pytest
 
 import hackamore
 from hackamore.compat import MODULES, claude_agent_sdk
+from tests.contract import shows
 
 OFFICIAL = Path(__file__).resolve().parents[2] / ".dev" / "official"
 PROGRAM = """
@@ -32,6 +33,7 @@ def test_all_public_names_are_there() -> None:
     assert [name for name in claude_agent_sdk.__all__ if not hasattr(claude_agent_sdk, name)] == []
 
 
+@shows("compat.programs.unchanged")
 def test_a_program_runs_unchanged(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
@@ -61,6 +63,7 @@ def test_install_puts_each_module_in_the_place_of_the_official_one() -> None:
     assert python("-c", "\n".join(lines)).stdout.split() == ["True", "query", "False"]
 
 
+@shows("compat.programs.loaded")
 @pytest.mark.skipif(not OFFICIAL.is_dir(), reason="needs the official package: ./dev setup")
 def test_install_refuses_a_process_that_has_the_real_package() -> None:
     program = "import claude_agent_sdk, hackamore.compat\nhackamore.compat.install()"
@@ -70,6 +73,7 @@ def test_install_refuses_a_process_that_has_the_real_package() -> None:
     assert "before its first import" in called.stderr
 
 
+@shows("compat.programs.unchanged")
 def test_pytest_gives_tests_the_layer(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(
         "import claude_agent_sdk\ndef test_it():\n    assert claude_agent_sdk.__file__.endswith('compat/claude_agent_sdk/__init__.py')\n"

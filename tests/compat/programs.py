@@ -109,14 +109,5 @@ async def unknown() -> None:
         show("raised", [type(error).__name__, str(error).partition(":")[0]])
 
 
-async def interrupted() -> None:
-    async with ClaudeSDKClient(options()) as client:
-        await client.query("one")
-        async for message in client.receive_response():
-            show("", message)
-            if type(message).__name__ == "SystemMessage" and message.subtype == "init":
-                await client.interrupt()
-
-
 if __name__ == "__main__":
     anyio.run(globals()[sys.argv[1]])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hackamore.testing import HTTPFailure, Repeat, Reply, ScriptedModel, Stall, ToolCall
+from hackamore.testing import HTTPFailure, Repeat, Reply, ScriptedModel, ToolCall
 from tests.contract import shows
 from tests.support.patience import patience
 
@@ -33,7 +33,6 @@ SCENARIOS: dict[str, list[Any]] = {
     "conversation": ["One.", "Two."],
     "failed": [Repeat(HTTPFailure(400))],
     "unknown": [],
-    "interrupted": [Stall()],
 }
 # Differ from run to run: ids, times, costs of time, and the folder of the run.
 VARYING = (

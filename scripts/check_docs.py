@@ -32,6 +32,7 @@ GENERATORS = (
     (("scripts/messages_page.py",), ("scripts/messages_page.py", "--write")),
     (("scripts/errors_page.py",), ("scripts/errors_page.py", "--write")),
     (("scripts/states_page.py",), ("scripts/states_page.py", "--write")),
+    (("scripts/compat_page.py",), ("scripts/compat_page.py", "--write")),
     (("scripts/fleet_page.py",), ("scripts/fleet_page.py", "--write")),
     (("scripts/names_page.py",), ("scripts/names_page.py", "--write")),
     (("scripts/control_page.py",), ("scripts/control_page.py", "--write")),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -264,6 +266,31 @@ def test_a_file_that_a_killed_cli_was_writing_is_no_work(making: Making, tmp_pat
     assert row.folder is not None
     found = sorted(path.name for path in (Path(row.folder) / "shop").iterdir())
     assert found == sorted(kept if own else [*kept, unfinished])  # in the folder of a user nothing is removed
+
+
+def test_a_half_written_file_that_cannot_be_removed_fails_the_task(
+    making: Making, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be committed with the work otherwise."""
+    source = tmp_path / "source"
+    source.mkdir()
+    unfinished = "cart.py.tmp.4194304.3a5250135dd0"
+    (source / unfinished).touch()
+    [task] = tasks(1)
+    kill(tmp_path, task, Options(), usd=0, tokens=0)
+    unlink = os.unlink
+
+    def locked(path: str, **others: Any) -> None:
+        if str(path).endswith(unfinished):
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        unlink(path, **others)
+
+    monkeypatch.setattr(os, "unlink", locked)
+    row = finished(making(workspace=Copy(source)), [task])["task-0"]
+    assert row.state == "failed"
+    assert row.error is not None
+    assert unfinished in row.error
+    assert "right to write" in row.error
 
 
 @pytest.mark.parametrize("replies", [0, 1, 2])

@@ -26,6 +26,7 @@ from hackamore.fleet.classify import cause_of
 from hackamore.fleet.log import AttemptLog
 from hackamore.fleet.orders import Ended
 from hackamore.fleet.recovery import NANO, Recovered, config_folder, recover, remove_unfinished
+from hackamore.fleet.sites import explained
 from hackamore.fleet.states import CAUSES, Cause, Opening, State, Trigger
 from hackamore.fleet.task import Answer
 from hackamore.fleet.watching import AttemptWatch
@@ -232,7 +233,9 @@ class AttemptRun:
             end_orphan(lease.process)
         self._prepare()
         if lease.process is not None and self._place is not None and not isinstance(self.order.workspace, Folder):
-            for path in remove_unfinished(self._folder, lease.process):  # else it is committed with the work
+            with explained(lease.task):
+                unfinished = remove_unfinished(self._folder, lease.process)  # else they are committed with the work
+            for path in unfinished:
                 self._log.info("Task %r: removed %s, which a killed CLI had not finished", lease.task, path)
         found = self._settle_earlier()
         if lease.opening is Opening.CHECK:

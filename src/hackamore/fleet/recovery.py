@@ -66,7 +66,7 @@ def remove_unfinished(folder: str, process: str) -> list[str]:
     for root, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name != ".git"]
         for path in [os.path.join(root, name) for name in names if unfinished.fullmatch(name)]:
-            with suppress(OSError):
+            with suppress(FileNotFoundError):
                 os.unlink(path)
                 removed.append(path)
     return removed

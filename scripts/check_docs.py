@@ -20,10 +20,11 @@ import tempfile
 import textwrap
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from public_types import pyright
-from run_examples import AT_ONCE, PROJECT, checked, steps_in
+from run_examples import AT_ONCE, PROJECT, checked, run_python, steps_in
 
 # Programs that make pages: how each is called to compare, and how to write.
 GENERATORS = (
@@ -129,7 +130,7 @@ def run_snippet(snippet: Snippet) -> str | None:
     with tempfile.TemporaryDirectory(prefix="hackamore-snippet-") as folder:
         path = Path(folder, f"{snippet.page.stem}.py")
         path.write_text(source, encoding="utf-8")
-        problem, _ = checked(["-c", _RUNNER, str(path)], steps_in(f"# {snippet.comment}"))
+        problem, _ = checked(partial(run_python, ["-c", _RUNNER, str(path)], steps_in(f"# {snippet.comment}")))
     return None if problem is None else f"{snippet.place}: {problem}"
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import ast
-import hashlib
 import inspect
 import os
 import re
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 PROJECT = Path(__file__).resolve().parent.parent
 DOCS = PROJECT / "docs"
 ENVIRONMENT = PROJECT / ".dev" / "docs"
-OUTPUTS = PROJECT / ".dev" / "docs-outputs"
 STAGE = PROJECT / ".dev" / "docs-stage"
 SITE = PROJECT / "site"
 # Files of the repository that are pages of the site, by the path of the page.
@@ -233,23 +231,14 @@ def example_page(path: Path, output: str | None) -> str:
     return text
 
 
+def output(path: Path) -> str:
+    """Return what an example prints; it is run unless its output is kept."""
+    kept = run_examples.kept(path)
+    return kept.read_text(encoding="utf-8") if kept.exists() else run_examples.output_of(path)
+
+
 def outputs(paths: Sequence[Path]) -> dict[str, str]:
-    """Return what each example prints; the results are kept until the example or the package changes."""
-    package = hashlib.sha256()
-    for source in sorted((PROJECT / "src").rglob("*.py")):
-        package.update(source.read_bytes())
-    OUTPUTS.mkdir(parents=True, exist_ok=True)
-
-    def output(path: Path) -> str:
-        key = hashlib.sha256(package.digest() + path.read_bytes()).hexdigest()[:16]
-        kept = OUTPUTS / f"{path.stem}-{key}.txt"
-        if not kept.exists():
-            text = run_examples.output_of(path)
-            for old in OUTPUTS.glob(f"{path.stem}-*.txt"):
-                old.unlink(missing_ok=True)
-            kept.write_text(text, encoding="utf-8")
-        return kept.read_text(encoding="utf-8")
-
+    """Return what each example prints."""
     with ThreadPoolExecutor(run_examples.AT_ONCE) as pool:
         return dict(zip([path.stem for path in paths], pool.map(output, paths), strict=True))
 

@@ -20,6 +20,8 @@ import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 PROJECT = Path(__file__).resolve().parent.parent
+OUTPUTS = PROJECT / ".dev" / "docs-outputs"
 TIMEOUT = 300
 AT_ONCE = 4
 _INSTALLING = threading.Lock()
@@ -89,17 +92,33 @@ def run_python(arguments: list[str], steps: tuple[Any, ...]) -> str:
         return done.stdout.replace(folder, "/home/user")
 
 
+@cache
+def package() -> bytes:
+    """Return the digest of the package: outputs are kept until the example or the package changes."""
+    return sha256(b"".join(source.read_bytes() for source in sorted((PROJECT / "src").rglob("*.py")))).digest()
+
+
+def kept(path: Path) -> Path:
+    """Return the file with the output of an example, whether it was run or not. The pages of the site show it."""
+    return OUTPUTS / f"{path.stem}-{sha256(package() + path.read_bytes()).hexdigest()[:16]}.txt"
+
+
 def output_of(path: Path) -> str:
-    """Return what an example prints; raises `ExampleFailedError` or `AssertionError` if it fails."""
-    return run_python([str(path)], steps_in(path.read_text(encoding="utf-8")))
+    """Run an example and keep what it prints; raises `ExampleFailedError` or `AssertionError` if it fails."""
+    text = run_python([str(path)], steps_in(path.read_text(encoding="utf-8")))
+    OUTPUTS.mkdir(parents=True, exist_ok=True)
+    for old in OUTPUTS.glob(f"{path.stem}-*.txt"):
+        old.unlink(missing_ok=True)
+    kept(path).write_text(text, encoding="utf-8")
+    return text
 
 
-def checked(arguments: list[str], steps: tuple[Any, ...]) -> tuple[str | None, float]:
+def checked(run: Callable[[], str]) -> tuple[str | None, float]:
     """Run a program; return what went wrong, a script that does not fit included, and the seconds that it took."""
     started = time.monotonic()
     problem = None
     try:
-        run_python(arguments, steps)
+        run()
     except (AssertionError, ExampleFailedError) as error:
         problem = str(error)
     return problem, time.monotonic() - started
@@ -110,7 +129,7 @@ def main(names: list[str]) -> int:
     paths = [Path(name).resolve() for name in names] or sorted((PROJECT / "examples").glob("[!_]*.py"))
     failures = 0
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        runs = [pool.submit(checked, [str(path)], steps_in(path.read_text(encoding="utf-8"))) for path in paths]
+        runs = [pool.submit(checked, partial(output_of, path)) for path in paths]
         for path, run in zip(paths, runs, strict=True):
             problem, seconds = run.result()
             print(f"{'ok    ' if problem is None else 'FAILED'} {path.name} ({seconds:.1f} s)")

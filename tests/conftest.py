@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -100,6 +101,21 @@ def pinned_cli_path() -> Path:
         return Path(named)
     pinned = tomllib.loads((PROJECT / "pinned_cli.toml").read_text(encoding="utf-8"))
     return PROJECT / ".dev" / "claude" / str(pinned["version"]) / "claude"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Keep what is collected out of reach of the garbage collector.
+
+    Looking for garbage among 13,000 tests took three quarters of their collection, 17 s of a processor in each worker, and each
+    `gc.collect()` of a test 0.4 s more.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -23,6 +23,7 @@ NAMED = (
     *tiers.AT_RANDOM,
     *tiers.NODE,
     *tiers.SLOW,
+    *tiers.COMPARISONS,
 )
 
 
@@ -71,6 +72,24 @@ def test_tests_run_on_one_shell_or_two_and_those_about_shells_on_each(
     assert not on_another_shell(Described("cli/test_real_cli.py", None, True, "test_a"))
     monkeypatch.setenv("HACKAMORE_TEST_THOROUGH", "1")
     assert len(shells("real_cli/test_one_shot.py", "test_a[]")) == 3
+
+
+def test_another_seed_makes_the_other_comparisons(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HACKAMORE_TEST_THOROUGH", raising=False)
+    tests = [
+        Described("fidelity/test_fidelity.py", None, True, f"test_both_send_the_same[{number}]")
+        for number in range(100)
+    ]
+
+    def run(seed: int) -> set[str]:
+        monkeypatch.setattr(tiers, "SEED", seed)
+        return {test.name for test in tests if reason(test, quick=False) is None}
+
+    runs = [run(seed) for seed in range(1, 13)]
+    assert all(30 < len(names) < 70 for names in runs)
+    assert len(set().union(*runs)) == 100
+    monkeypatch.setenv("HACKAMORE_TEST_THOROUGH", "1")
+    assert len(run(1)) == 100
 
 
 def test_limits_grow_with_the_load(monkeypatch: pytest.MonkeyPatch) -> None:

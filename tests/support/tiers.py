@@ -2,9 +2,10 @@
 
 Without the flag everything runs, but tests that have no business with shells do not run on all three. A test of the real CLI runs on one,
 chosen by its name: the stand-ins show the same on all of them, in a tenth of the time. A test with a stand-in runs on asyncio and one
-other, chosen by its name and the seed of the run: the shells are made of one source. `HACKAMORE_TEST_THOROUGH=1` runs them on each.
+other, chosen by its name and the seed of the run: the shells are made of one source. Of comparisons with many cases of one kind a run
+takes half, chosen by the seed: another half each time in CI. `HACKAMORE_TEST_THOROUGH=1` runs all of them on each shell.
 
-Both rules count for a run of the whole suite only: a test that is named on the command line always runs.
+These rules count for a run of the whole suite only: a test that is named on the command line always runs.
 """
 
 from __future__ import annotations
@@ -59,6 +60,13 @@ SLOW = (
     "transcripts/stores/test_model", "session/test_life.py::test_a_cli_that_closes", "queries/test_one_shot.py::test_a_process_that_closes",
 )  # fmt: skip
 
+# Each compares many cases of one kind with the real CLI, with official clients, or at every place of the command: minutes, all together.
+COMPARISONS = (
+    "fidelity/test_fidelity.py::test_both_send_the_same", "fidelity/test_answers.py::test_both_do_the_same",
+    "cli/test_untrusted_text.py::test_every_place", "peers/test_examples", "peers/test_peers.py::test_users",
+    "peers/test_shell.py::test_a_shell_gets_the_same", "compat/test_examples",
+)  # fmt: skip
+
 
 class Described(NamedTuple):
     """What the rules ask about a test: its path below `tests/`, its name, the shell it runs on, if it needs the real CLI."""
@@ -92,6 +100,11 @@ def left_out(test: Described) -> str | None:
     return None
 
 
+def drawn(test: Described, numbers: int) -> int:
+    """Return a number below `numbers`: the same one in every process of a run, another one with another seed."""
+    return crc32(f"{SEED}{test.path}::{test.name}".encode()) % numbers
+
+
 def on_another_shell(test: Described) -> bool:
     """Return True if a test has other shells to run on: the same ones in every process of a run."""
     if test.shell is None or test.among(REAL_ON_EVERY_SHELL if test.real_cli else ON_EVERY_SHELL):
@@ -99,8 +112,7 @@ def on_another_shell(test: Described) -> bool:
     if test.real_cli:
         shells = (FIRST_SHELL, *OTHER_SHELLS)
         return test.shell != shells[crc32(f"{test.path}::{test.name}".encode()) % len(shells)]
-    chosen = OTHER_SHELLS[crc32(f"{SEED}{test.path}::{test.name}".encode()) % len(OTHER_SHELLS)]
-    return test.shell not in (FIRST_SHELL, chosen)
+    return test.shell not in (FIRST_SHELL, OTHER_SHELLS[drawn(test, len(OTHER_SHELLS))])
 
 
 def described(item: pytest.Item) -> Described:
@@ -123,7 +135,11 @@ def reason(test: Described, *, quick: bool) -> str | None:
     """Return why a run of the whole suite leaves a test out, None if it runs it."""
     if quick and (why := left_out(test)):
         return why
-    if not quick and os.environ.get("HACKAMORE_TEST_THOROUGH") != "1" and on_another_shell(test):
+    if quick or os.environ.get("HACKAMORE_TEST_THOROUGH") == "1":
+        return None
+    if test.among(COMPARISONS) and drawn(test, 2):
+        return "comparisons that another seed makes"
+    if on_another_shell(test):
         return f"tests {'of the real CLI on a second and third' if test.real_cli else 'on a third'} shell"
     return None
 

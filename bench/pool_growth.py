@@ -16,8 +16,9 @@ from collections import deque
 from typing import Any
 
 import hackamore
-from hackamore.pool.core import Acquire, PoolCore, PoolLimits, Release, Save, Start
+from hackamore.pool.core import PoolCore
 from hackamore.pool.differences import Split
+from hackamore.pool.members import Acquire, PoolLimits, Release, Save, Start
 from hackamore.pool.memory import resident
 from hackamore.pool.registry import Held
 from hackamore.testing import Script, SimulatedCLI

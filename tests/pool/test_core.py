@@ -13,22 +13,9 @@ import pytest
 from hackamore import ConversationInUseError, Options, OptionsError, PoolClosedError, RegistryError, StartError
 from hackamore._engine.protocol.control_table import OPERATIONS
 from hackamore.pool import CallerQueued, ConversationHibernated, PoolStats, PoolWarned, ProcessStarted
-from hackamore.pool.core import (
-    AFFINITY_SECONDS,
-    INTERRUPT_SECONDS,
-    Acquire,
-    Finish,
-    Job,
-    PoolCore,
-    PoolLimits,
-    Release,
-    Save,
-    Slot,
-    Start,
-    Stop,
-    Waiter,
-)
+from hackamore.pool.core import AFFINITY_SECONDS, INTERRUPT_SECONDS, PoolCore
 from hackamore.pool.differences import APPLIED, HARMLESS, Split, changes, check_base, checked, split
+from hackamore.pool.members import Acquire, Finish, Job, PoolLimits, Release, Save, Slot, Start, Stop, Waiter
 from hackamore.pool.registry import Beat, Held, MemoryRegistry
 from hackamore.pool.states import LEASE, LIVE, QUIET, SLOT, Lease, LeaseTrigger, State, Trigger
 from hackamore.pool.stats import Meter, WaitTimes
@@ -208,7 +195,7 @@ def test_a_caller_that_waits_and_wait_warm_have_warm_processes_refilled_immediat
     bench.end_all()
     assert bench.ask().slot is not None
     assert bench.kinds() == []
-    bench.core.hurry()
+    bench.core.pace.hurry()
     bench.take()
     assert bench.kinds() == ["Start"]
 
@@ -592,13 +579,13 @@ def test_memory() -> None:
         bench.end_all()
         bench.give_back(waiter.slot)
         slots.append(waiter.slot)
-        bench.core.measured({slot.number: 300 * MB for slot in bench.core.slots.values()})
+        bench.core.slots.measured({slot.number: 300 * MB for slot in bench.core.slots.values()})
     assert bench.core.stats().live == 3
     waiter = bench.ask("d")
     assert [job.slot.key for job in bench.jobs if isinstance(job, Finish)] == ["a"]
     bench.end_all()
     assert waiter.slot is not None
-    bench.core.measured({slot.number: 600 * MB for slot in bench.core.slots.values()})
+    bench.core.slots.measured({slot.number: 600 * MB for slot in bench.core.slots.values()})
     bench.take()
     assert [job.slot.key for job in bench.jobs if isinstance(job, Finish)] == ["b", "c"]
 
@@ -966,7 +953,7 @@ def test_the_numbers_of_a_pool() -> None:
     bench.now = 3.0
     assert bench.core.timed_out(bench.ask("b"), 1.0).cause == "held"
     three, last = bench.ask("c"), bench.ask("d", Split({}, {"title": "t"}))
-    bench.core.measured({0: 300 * MB, 1: 100 * MB, 77: MB})
+    bench.core.slots.measured({0: 300 * MB, 1: 100 * MB, 77: MB})
     assert two.slot is not None
     bench.core.died(two.slot, bench.now)
     waiting = bench.ask("b")
@@ -1174,32 +1161,32 @@ def test_a_pool_is_too_small_if_every_second_caller_waits_for_a_place(crowded: i
 @shows("pool.limits.memory")
 def test_a_process_that_was_not_measured_counts_as_much_as_the_others() -> None:
     bench = Bench(max_live=9, memory=1000 * MB)
-    assert bench.core.memory == 0
+    assert bench.core.slots.memory == 0
     for key, size in (("a", 100), ("b", 500), ("c", None)):
         bench.ask(key)
         bench.end_all()
         if size is not None:
-            bench.core.measured({slot.number: size * MB for slot in bench.core.slots.values() if slot.key == key})
-    assert bench.core.memory == (100 + 500 + 300) * MB
+            bench.core.slots.measured({slot.number: size * MB for slot in bench.core.slots.values() if slot.key == key})
+    assert bench.core.slots.memory == (100 + 500 + 300) * MB
     bench.ask("d")
     assert not bench.jobs, "there is no room for 300 MB"
-    bench.core.measured({slot.number: 100 * MB for slot in bench.core.slots.values() if slot.key == "b"})
+    bench.core.slots.measured({slot.number: 100 * MB for slot in bench.core.slots.values() if slot.key == "b"})
     bench.take()
     assert bench.kinds() == ["Start"]
     bench.end_all()
-    assert bench.core.memory == 400 * MB
+    assert bench.core.slots.memory == 400 * MB
 
 
 def test_a_process_that_is_not_measured_and_leaves_needs_no_memory() -> None:
     bench = Bench(max_live=9, memory=1000 * MB)
     waiters = [bench.ask("b"), bench.ask("c")]
     bench.end_all()
-    before = bench.core.memory
+    before = bench.core.slots.memory
     bench.give_back(waiters[0].slot, spoiled=True)
     assert bench.kinds() == ["Finish"]
-    assert bench.core.memory < before
+    assert bench.core.slots.memory < before
     bench.end_all()
-    assert bench.core.memory < before
+    assert bench.core.slots.memory < before
 
 
 class Play:
@@ -1261,7 +1248,7 @@ class Play:
             case 10:
                 self.pass_time(bench)
             case 11 if bench.core.slots:
-                bench.core.measured({number: dice.randrange(100, 400) * MB for number in bench.core.slots})
+                bench.core.slots.measured({number: dice.randrange(100, 400) * MB for number in bench.core.slots})
                 bench.take()
         self.look()
 

@@ -36,11 +36,12 @@ from hackamore.messages.results import ControlResult
 from hackamore.options.bounds import checked_timeout
 from hackamore.options.observing import PoolObserver
 from hackamore.options.options import Options
-from hackamore.pool import core as jobs
-from hackamore.pool.core import REFILL_SECONDS, PoolCore, PoolLimits
+from hackamore.pool import members as jobs
+from hackamore.pool.core import REFILL_SECONDS, PoolCore
 from hackamore.pool.differences import APPLIED, HARMLESS, changes, check_base, checked, split
 from hackamore.pool.events import ConversationHibernated, PoolWarned
 from hackamore.pool.keeping import PooledConversation, delete_steps, export_steps
+from hackamore.pool.members import PoolLimits
 from hackamore.pool.memory import check_package, resident
 from hackamore.pool.registry import Held, MemoryRegistry, Registry, SQLiteRegistry
 from hackamore.pool.states import State
@@ -58,10 +59,10 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from hackamore.options.observing import PoolObservation
-    from hackamore.pool.core import Job, Slot, Waiter
     from hackamore.pool.differences import Split
     from hackamore.pool.events import PoolEvent
     from hackamore.pool.keeping import ConversationState
+    from hackamore.pool.members import Job, Slot, Waiter
     from hackamore.pool.registry import Beat
     from hackamore.pool.stats import PoolStats
     from hackamore.transcripts.export import ExportFormat
@@ -230,7 +231,7 @@ class PoolRunner:
     def hurry(self) -> None:
         """Replace warm processes immediately."""
         with self.seam.lock:
-            self.core.hurry()
+            self.core.pace.hurry()
         self.pump()
 
     def _report(self, *, places: bool = False) -> None:
@@ -466,7 +467,7 @@ class PoolRunner:
         try:
             sizes = await self.seam.work(lambda: resident(pids))
             with self.seam.lock:
-                self.core.measured(sizes)
+                self.core.slots.measured(sizes)
         except Exception:
             logger.exception("the memory of a session pool could not be measured")
         finally:

@@ -1,4 +1,4 @@
-"""The conversations that a pool runs, wants to run, or has just run, and what the registry is to be told of them."""
+"""The conversations that a pool runs, wants to run, or has just run, and the calls of the registry that are due for them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Conversations(dict[str, Conversation]):
             self.plan(conv)
 
     def next_job(self, conv: Conversation, now: float) -> Job | None:
-        """Return the call of the registry that is due for a conversation; forget one that nobody wants or holds."""
+        """Return the call of the registry that is due for a conversation; forget one without a caller, process or lease."""
         if conv.lease is Lease.NONE:
             if not conv.waiters:
                 if conv.pause > POLL_SECONDS[0]:  # it was refused: other programs leave it to this one for a while

@@ -1,4 +1,4 @@
-"""What a pool has: its limits, conversations, processes and callers, and the jobs that its core gives to the shell."""
+"""The parts of a pool: its limits, conversations, processes and callers, and the jobs that its core gives to the shell."""
 
 from __future__ import annotations
 

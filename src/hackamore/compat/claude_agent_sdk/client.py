@@ -19,7 +19,7 @@ class ClaudeSDKClient(Controls):
     """A conversation with the CLI, on a `hackamore.Session`."""
 
     def __init__(self, options: ClaudeAgentOptions | None = None, transport: Transport | None = None) -> None:
-        self.options = options if options is not None else ClaudeAgentOptions()
+        self.options: ClaudeAgentOptions = options if options is not None else ClaudeAgentOptions()
         self._custom_transport = transport
         self._transport: Transport | None = None
         self._query: Conversation | None = None

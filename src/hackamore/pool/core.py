@@ -45,21 +45,6 @@ if TYPE_CHECKING:
     from hackamore.pool.keeping import ConversationState
     from hackamore.pool.registry import Beat, Held
 
-__all__ = [
-    "Acquire",
-    "Conversation",
-    "Finish",
-    "Job",
-    "PoolCore",
-    "PoolLimits",
-    "Release",
-    "Save",
-    "Slot",
-    "Start",
-    "Stop",
-    "Waiter",
-]
-
 AFFINITY_SECONDS = 10.0
 """For how long a conversation that was returned keeps its process as long as another one can make room: its user may be typing."""
 BACK_OFF_SECONDS = (0.5, 30.0)

@@ -14,19 +14,6 @@ if TYPE_CHECKING:
 
     from hackamore.messages import ModelUsage
 
-__all__ = [
-    "PRICES",
-    "PRICES_FROM",
-    "SYNTHETIC",
-    "Price",
-    "Tokens",
-    "larger",
-    "price_of",
-    "sum_of",
-    "tokens_of",
-    "tokens_of_model",
-]
-
 MOST_USD = 1e9
 """The highest amount in dollars; more is an error in a program, and would not fit the file."""
 SYNTHETIC = "<synthetic>"

@@ -15,18 +15,8 @@ __all__ = ["AGENT_TOOLS", "as_list", "blocks_of", "clean", "one_line", "telling"
 AGENT_TOOLS = frozenset({"Agent", "Task"})
 """Tools that start a subagent; the second one is the name of before."""
 _PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
-_TELLING = (
-    "command",
-    "file_path",
-    "notebook_path",
-    "pattern",
-    "path",
-    "url",
-    "query",
-    "skill",
-    "description",
-    "prompt",
-)
+_TELLING_TEXT = "command file_path notebook_path pattern path url query skill description prompt"
+_TELLING = _TELLING_TEXT.split()
 
 
 def clean(text: str) -> str:

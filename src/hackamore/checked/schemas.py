@@ -62,7 +62,7 @@ def schema_for(output_type: Any, name: str = "output_type") -> dict[str, Any]:
 
 def _schema(output_type: Any, name: str = "output_type") -> tuple[dict[str, Any], bool]:
     try:
-        if _is_pydantic(output_type):
+        if is_model(output_type):
             schema: dict[str, Any] = output_type.model_json_schema()
         else:
             schema = msgspec.json.schema(output_type)
@@ -147,7 +147,7 @@ def decode_output(result: ResultMessage, output_type: Any, refusal: str = "") ->
     """
     if output_type is None:
         return result.structured_output
-    raw = _raw_output(result)
+    raw = raw_output(result)
     if raw is None:
         why = f"the CLI refused the model's last attempt ({refusal})" if refusal else "the model did not give one"
         raise OutputError(result, why, None)
@@ -206,7 +206,8 @@ def decode_raw(raw: bytes, output_type: Any) -> Any:
     raise MisfitError(str(problem), failed) from problem
 
 
-def _raw_output(result: ResultMessage) -> bytes | None:
+def raw_output(result: ResultMessage) -> bytes | None:
+    """Return the structured output as JSON; None if there is none."""
     raw = bytes(result.structured_output_raw)
     return raw if raw and raw != b"null" else None
 
@@ -224,17 +225,14 @@ def _unwrap(raw: bytes) -> bytes | None:
 
 
 def _convert(raw: bytes, output_type: Any) -> Any:
-    if _is_pydantic(output_type):
+    if is_model(output_type):
         return output_type.model_validate_json(raw)
     return msgspec.json.decode(raw, type=output_type)
 
 
-def _is_pydantic(output_type: Any) -> bool:
-    return (
-        isinstance(output_type, type)
-        and hasattr(output_type, "model_validate_json")
-        and hasattr(output_type, "model_json_schema")
-    )
+def is_model(kind: Any) -> bool:
+    """True for pydantic's model classes, and without importing pydantic."""
+    return isinstance(kind, type) and hasattr(kind, "model_validate_json") and hasattr(kind, "model_json_schema")
 
 
 def _text(value: object) -> str:

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import sys
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_args
 
@@ -49,6 +50,13 @@ _COMPLETED = 200
 _TITLE = 60
 _SPECIAL = re.compile(r"[^\w.,/@%+:-]")
 """Characters that a shell splits at or acts on."""
+_TEXTS = tomllib.loads(Path(__file__).with_name("epilogs.toml").read_text(encoding="utf-8"))
+
+
+def epilog(command: str) -> str:
+    """Return the examples and the exit codes below the help of a command."""
+    text: str = _TEXTS["epilogs"][command]
+    return re.sub(r"\{(\w+)\}", lambda name: _TEXTS["codes"][name[1]], text)
 
 
 def _complete(*choices: str) -> Callable[[str], list[str]]:
@@ -267,17 +275,7 @@ TRACE_SHOW: Flags = {
     "raw": flag(bool, "--raw", help="Write the recorded lines.", panel=OUTPUT_PANEL),
 }
 
-TRACE_SHOW_EPILOG = """Examples:
-  hackamore trace show run.jsonl
-  hackamore trace show run.jsonl --kind hook --kind permission
-  hackamore trace show run.jsonl --session 1 --full
-  hackamore trace show run.jsonl --json | jq 'select(.kind == "tool")'
-
-Exit codes:
-  0  shown, even if the file is damaged or incomplete
-  1  nothing in the file can be read
-  2  the command line is wrong, or the file cannot be opened
-"""
+TRACE_SHOW_EPILOG = epilog("trace show")
 
 _TITLE_OF_PAGE = flag(str, "--title", metavar="TEXT", help="Set the title of the page.", panel=OUTPUT_PANEL)
 TRACE_HTML: Flags = {
@@ -286,48 +284,20 @@ TRACE_HTML: Flags = {
     "force": flag(bool, "--force", help="Replace PATH if it exists.", panel=OUTPUT_PANEL),
     "title": _TITLE_OF_PAGE,
 }
-TRACE_HTML_EPILOG = """Examples:
-  hackamore trace html run.jsonl
-  hackamore trace html run.jsonl -o run.html
-  hackamore trace html 3f2a1b4c-0000-4000-8000-000000000000 -o talk.html
-  hackamore trace html run.jsonl -o - | ssh host "cat > run.html"
-
-Exit codes:
-  0  written, even if the trace is damaged or incomplete
-  1  nothing in the file can be read
-  2  the command line is wrong, or a file cannot be opened
-"""
+TRACE_HTML_EPILOG = epilog("trace html")
 TRACE_INSPECT: Flags = {
     "file": argument("FILE", _TRACE, required=True),
     "follow": flag(bool, "--follow", "-f", help="Show what is added to the file while the page is open."),
     "port": flag(int, "--port", help="Listen on port N of 127.0.0.1 (default: a free one)."),
 }
-TRACE_INSPECT_EPILOG = """Examples:
-  hackamore trace inspect run.jsonl
-  hackamore trace inspect run.jsonl --follow
-
-The address has a token. It works on this machine alone, until you press Ctrl-C.
-
-Exit codes:
-  1  nothing in the file can be read
-  2  the command line is wrong, the file cannot be opened, or the port is taken
-  130  Ctrl-C
-"""
+TRACE_INSPECT_EPILOG = epilog("trace inspect")
 TRACE_DIFF: Flags = {
     "one": argument("A", _TRACE, required=True),
     "other": argument("B", "The run to compare with.", required=True),
     "no_results": flag(bool, "--no-results", help="Ignore what tools returned.", panel=_FILTERS),
     "full": flag(bool, "--full", help="Compare and show texts in full.", panel=OUTPUT_PANEL),
 }
-TRACE_DIFF_EPILOG = """Examples:
-  hackamore trace diff monday.jsonl tuesday.jsonl
-  hackamore trace diff before.jsonl after.jsonl --no-results
-
-Exit codes:
-  0  the runs are the same
-  1  they differ
-  2  the command line is wrong, or a file cannot be read
-"""
+TRACE_DIFF_EPILOG = epilog("trace diff")
 
 
 def read_prompt(prompt: str | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hackamore.cli.flags import LOG, OPTIONS, OUTPUT_PANEL, Flags, argument, flag
+from hackamore.cli.flags import LOG, OPTIONS, OUTPUT_PANEL, Flags, argument, epilog, flag
 from hackamore.options.options import NO_SESSION
 
 ENGINES = ("local", "dask")
@@ -95,64 +95,10 @@ TRACE: Flags = {
     "force": flag(bool, "--force", help="Replace PATH if it exists.", panel=OUTPUT_PANEL),
 }
 
-_LINE = '{"id": "fix-101", "prompt": "Fix issue 101.", "options": {"max_turns": 30}}'
-_CODES = """Exit codes:
-  0  all tasks succeeded
-  1  a task failed or was cancelled, the budget is spent, or the journal failed
-  2  the command line, an option or a task is wrong
-  3  the CLI cannot be started
-  130  Ctrl-C (143: SIGTERM); tasks are left, and `hackamore fleet resume` continues
-"""
-RUN_EPILOG = f"""A line of a .jsonl file:
-  {_LINE}
-A .csv file has the columns id, prompt, and tag.NAME for tags. A .py file defines `tasks`.
-
-Examples:
-  hackamore fleet run tasks.jsonl --journal nightly.db
-  hackamore fleet run tasks.csv -j review.db --concurrency 4 --budget 20 --tools Read --tools Grep
-  hackamore fleet run tasks.jsonl -j fix.db --worktree . --verify "pytest -q" --allow Edit --allow Bash
-  hackamore fleet run tasks.py -j big.db --engine dask --scheduler tcp://10.0.0.1:8786
-
-Run the same command again after a crash: tasks that are over are not repeated, interrupted ones resume.
-Ctrl-C starts nothing more and waits for the agents that run; a second one stops them.
-
-{_CODES}"""
-RESUME_EPILOG = f"""Examples:
-  hackamore fleet resume --journal nightly.db
-  hackamore fleet resume --journal nightly.db --budget 60 --concurrency 2
-
-The tasks file and the settings are those of the last `hackamore fleet run`; flags win over them.
-
-{_CODES}"""
-_LOOK_CODES = "Exit codes:\n  0  done\n  1  the journal or a file cannot be used\n  2  the command line is wrong\n"
-STATUS_EPILOG = f"""Examples:
-  hackamore fleet status --journal nightly.db
-  watch hackamore fleet status --journal nightly.db
-
-{_LOOK_CODES}"""
-RESULTS_EPILOG = f"""Examples:
-  hackamore fleet results --journal nightly.db
-  hackamore fleet results -j nightly.db --state failed
-  hackamore fleet results -j nightly.db -o report.csv
-  hackamore fleet results -j nightly.db --jsonl | jq -r 'select(.state == "succeeded") | .branch'
-
-{_LOOK_CODES}"""
-RETRY_EPILOG = f"""Examples:
-  hackamore fleet retry --failed --journal nightly.db && hackamore fleet resume --journal nightly.db
-  hackamore fleet retry fix-101 fix-102 --fresh --journal nightly.db
-
-{_LOOK_CODES}"""
-CANCEL_EPILOG = f"""Examples:
-  hackamore fleet cancel fix-101 --journal nightly.db
-  hackamore fleet cancel --all --journal nightly.db
-
-Agents that run end within seconds, wherever they run.
-
-{_LOOK_CODES}"""
-TRACE_EPILOG = f"""Examples:
-  hackamore fleet trace fix-101 --journal nightly.db
-  hackamore fleet trace fix-101 -j nightly.db --attempt 1 -o first.html
-
-Without `--traces` of `hackamore fleet run`, the page shows the conversation that the CLI keeps.
-
-{_LOOK_CODES}"""
+RUN_EPILOG = epilog("fleet run")
+RESUME_EPILOG = epilog("fleet resume")
+STATUS_EPILOG = epilog("fleet status")
+RESULTS_EPILOG = epilog("fleet results")
+RETRY_EPILOG = epilog("fleet retry")
+CANCEL_EPILOG = epilog("fleet cancel")
+TRACE_EPILOG = epilog("fleet trace")

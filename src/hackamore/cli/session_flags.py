@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hackamore.cli.flags import OUTPUT_PANEL, Flags, argument, complete_sessions, flag
+from hackamore.cli.flags import OUTPUT_PANEL, Flags, argument, complete_sessions, epilog, flag
 
 _FILTERS = "Filters"
 _WHERE = "Place"
@@ -102,26 +102,8 @@ IMPORT: Flags = {
     "new_id": flag(bool, "--new-id", help="Give the session a new id."),
 }
 
-_IN_CODES = "Exit codes:\n  0  done\n  1  the session was not found, or a file cannot be read or written\n  2  the command line is wrong\n"
-LIST_EPILOG = f"""Examples:
-  hackamore sessions list
-  hackamore sessions list -a --since 7d --json | jq -r .session_id
-  hackamore sessions list --tag billed
-
-{_IN_CODES}"""
-SEARCH_EPILOG = f"""Examples:
-  hackamore sessions search "connection refused"
-  hackamore sessions search deploy --role user --since 30d
-
-{_IN_CODES}"""
-PRUNE_EPILOG = f"""Examples:
-  hackamore sessions prune --older-than 90d -a
-  hackamore sessions prune --older-than 90d -a --yes
-
-{_IN_CODES}"""
-EXPORT_EPILOG = f"""Examples:
-  hackamore sessions export 3f2a -o talk.md
-  hackamore sessions export 3f2a --format jsonl > talk.jsonl
-
-{_IN_CODES}"""
-EPILOG = _IN_CODES
+LIST_EPILOG = epilog("sessions list")
+SEARCH_EPILOG = epilog("sessions search")
+PRUNE_EPILOG = epilog("sessions prune")
+EXPORT_EPILOG = epilog("sessions export")
+EPILOG = epilog("sessions")

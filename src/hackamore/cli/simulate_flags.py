@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hackamore.cli.flags import OUTPUT_PANEL, Flags, argument, flag
+from hackamore.cli.flags import OUTPUT_PANEL, Flags, argument, epilog, flag
 
 _SCRIPT = "A script in JSON, TOML or Python (a module with `script`)."
 _PLAYING = "Playing"
@@ -14,12 +14,6 @@ _REPORT: Flags = {
     "junit": flag(Path, "--junit", help="Also write the report as JUnit XML to PATH.", panel=OUTPUT_PANEL),
     "output": flag(Path, "--output", "-o", help="Write the report to PATH.", panel=OUTPUT_PANEL),
 }
-_CODES = """Exit codes:
-  0  the whole script was played, and nothing else came
-  1  a step did not happen, an expectation is unmet, or something else came
-  2  the command line or the script is wrong, or COMMAND cannot be started
-  N  COMMAND failed with N
-"""
 
 SIMULATE: Flags = {
     "script": argument("SCRIPT", _SCRIPT),
@@ -33,18 +27,7 @@ SIMULATE: Flags = {
     ),
     **_REPORT,
 }
-SIMULATE_EPILOG = f"""Examples:
-  hackamore simulate script.toml -- npm test
-  hackamore simulate script.toml --junit report.xml -- pytest
-  hackamore simulate script.toml --install /tmp/agent-test
-  hackamore simulate --check /tmp/agent-test --json
-
-COMMAND finds the simulated CLI on PATH, and its path in the variable
-HACKAMORE_SIMULATED_CLI. Pass it as `pathToClaudeCodeExecutable` (TypeScript) or
-`cli_path` (Python), because the official packages start the CLI that they
-contain. Any other CLI reaches no model and no login.
-
-{_CODES}"""
+SIMULATE_EPILOG = epilog("simulate")
 
 MODEL: Flags = {
     "script": argument("SCRIPT", _SCRIPT, required=True),
@@ -53,13 +36,4 @@ MODEL: Flags = {
     "until_played": flag(bool, "--until-played", help="Stop after the last step of the script."),
     **_REPORT,
 }
-MODEL_EPILOG = f"""Examples:
-  hackamore model script.toml -- npm test
-  hackamore model script.toml --port 8123
-  hackamore model script.toml --until-played --json
-
-Without COMMAND it prints variables for the real CLI, and serves until SIGINT
-or SIGTERM. The variables keep the CLI away from your settings, logins and
-conversations, and from other addresses. Tools that the script calls really run.
-
-{_CODES}"""
+MODEL_EPILOG = epilog("model")

@@ -12,7 +12,7 @@ from hackamore.activity.tree import is_call, is_result
 from hackamore.activity.words import text_of
 from hackamore.cli.running import FAILED, USAGE
 from hackamore.cli.terminal import escape_json
-from hackamore.cli.trace_page import UnreadableError, read, warn
+from hackamore.cli.trace_page import read, warn
 from hackamore.errors import escape_terminal
 from hackamore.traces.compare import block_at, frame_at, prompt_text
 from hackamore.traces.items import as_object
@@ -155,11 +155,7 @@ _COUNTED = {
 
 def trace(given: Mapping[str, Any], terminal: Terminal) -> int:
     path = str(given["file"])
-    try:
-        found = read(path)
-    except UnreadableError as error:
-        terminal.error(str(error))
-        return USAGE
+    found = read(path)
     sessions = found.builder.sessions
     chosen = set(given.get("session") or range(len(sessions)))
     if unknown := chosen - set(range(len(sessions))):

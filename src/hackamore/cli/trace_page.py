@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from hackamore import traces
 from hackamore.cli.running import FAILED, USAGE
-from hackamore.errors import AmbiguousSessionError, SessionNotFoundError, TranscriptError, escape_terminal
+from hackamore.errors import (
+    AmbiguousSessionError,
+    OptionsError,
+    SessionNotFoundError,
+    TranscriptError,
+    escape_terminal,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,13 +24,13 @@ if TYPE_CHECKING:
     from hackamore.traces import Trace
     from hackamore.traces.serve import PageServer
 
-__all__ = ["UnreadableError", "read", "warn"]
+__all__ = ["read", "warn"]
 
 _PROBLEMS = 10
 _MOST_PORT = 65_535
 
 
-class UnreadableError(Exception):
+class UnreadableError(OptionsError):
     """A trace cannot be read; the text says why and what to do."""
 
 
@@ -66,11 +72,7 @@ def html_(given: Mapping[str, Any], terminal: Terminal) -> int:
                 f"{escape_terminal(str(output))} exists; replace it with `--force`, or name another file with `--output`"
             )
             return USAGE
-    try:
-        trace = read(text, given.get("title"))
-    except UnreadableError as error:
-        terminal.error(str(error))
-        return USAGE
+    trace = read(text, given.get("title"))
     warn(trace, text, terminal)
     if not trace.items:
         terminal.error(f"nothing in {escape_terminal(text)} can be read")
@@ -109,18 +111,13 @@ def inspect_(given: Mapping[str, Any], terminal: Terminal) -> int:
         terminal.error(f"`--port` must be 0 to {_MOST_PORT}, got {port}")
         return USAGE
     shown: Trace | str = text
-    try:
-        if not given.get("follow"):
-            shown = read(text)
-            warn(shown, text, terminal)
-            if not shown.items:
-                terminal.error(f"nothing in {escape_terminal(text)} can be read; `--follow` waits for it")
-                return FAILED
-        server = _server(shown, port, text)
-    except UnreadableError as error:
-        terminal.error(str(error))
-        return USAGE
-    with server:
+    if not given.get("follow"):
+        shown = read(text)
+        warn(shown, text, terminal)
+        if not shown.items:
+            terminal.error(f"nothing in {escape_terminal(text)} can be read; `--follow` waits for it")
+            return FAILED
+    with _server(shown, port, text) as server:
         terminal.line(server.url)
         terminal.note("Open this address on this machine. Ctrl-C ends it.")
         server.serve_forever(poll_interval=0.2)
@@ -133,11 +130,7 @@ def diff_(given: Mapping[str, Any], terminal: Terminal) -> int:
     results, full = not given.get("no_results"), bool(given.get("full"))
     runs = []
     for name in names:
-        try:
-            trace = read(name, name)
-        except UnreadableError as error:
-            terminal.error(str(error))
-            return USAGE
+        trace = read(name, name)
         if not trace.items:
             terminal.error(f"nothing in {escape_terminal(name)} can be read")
             return USAGE

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from hackamore import CollectResult
 from hackamore.budgets.metering import Meter
-from hackamore.checked.schemas import MisfitError, decode_raw
+from hackamore.checked.schemas import MisfitError, decode_raw, raw_output
 from hackamore.errors import (
     BudgetExceededError,
     HackamoreError,
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
 
-    from hackamore import RunResult
     from hackamore.fleet.journal import Journal, Lease
     from hackamore.fleet.orders import Order
     from hackamore.fleet.workspaces import Place
@@ -341,7 +340,8 @@ class AttemptRun:
         kept = [message for message in messages if message.type != "result"]
         collected = CollectResult([*kept, *results], terminal_error=problem)
         answer = collected.run_result(self.order.task.output_type)
-        return answer.text, _output_of(answer)
+        output = raw_output(answer.result)
+        return answer.text, None if output is None else output.decode()
 
     def _note(self, **facts: Any) -> None:
         usd, tokens = self._new_spending()
@@ -533,11 +533,6 @@ class AttemptRun:
 
     def _insist(self, call: Callable[[], T]) -> T:
         return retry_journal(call, self._stopped)
-
-
-def _output_of(answer: RunResult[Any]) -> str | None:
-    raw = bytes(answer.result.structured_output_raw)
-    return raw.decode() if raw and raw != b"null" else None
 
 
 def _feedback(error: BaseException) -> str:

@@ -8,10 +8,6 @@ from hackamore.errors import (
     BudgetExceededError,
     CLINotFoundError,
     HackamoreError,
-    OptionsError,
-    SlowConsumerError,
-    StartError,
-    StoreError,
     StreamError,
     TurnTimeoutError,
     UnknownVersionError,
@@ -50,14 +46,8 @@ def cause_of(error: BaseException) -> Cause:
             return Cause.OVERLOADED if error.retryable else Cause.WORKSPACE
         case CLINotFoundError() | UnsupportedCLIVersionError() | UnknownVersionError() | VersionDetectionError():
             return Cause.CLI
-        case StartError():
-            return Cause.OVERLOADED if error.retryable else Cause.START
-        case StoreError():
-            return Cause.OVERLOADED if error.retryable else Cause.START
-        case SlowConsumerError() | StreamError():
+        case StreamError():
             return Cause.CRASH
-        case OptionsError():
-            return Cause.START
         case HackamoreError():
             return Cause.OVERLOADED if error.retryable else Cause.START
         case _:

@@ -84,8 +84,10 @@ class Driver:
         self._stopping = False
         self._halted = False
         self._reclaim_at = 0.0
-        self._worker: Worker | None = None
-        self._engine: Engine | None = None
+        self._worker = Worker(journal, plan.transport)
+        self._engine: Engine = (
+            LocalEngine(self._worker) if plan.executor is None else ExecutorEngine(plan.executor, self._worker)
+        )
         self._seen = 0
         self._began = time.monotonic()
         self._ended_here = 0
@@ -182,14 +184,10 @@ class Driver:
     def _run(self) -> None:
         plan, journal = self._plan, self._journal
         self._seen = journal.last_change()
-        self._worker = Worker(journal, plan.transport)
-        self._engine = (
-            LocalEngine(self._worker) if plan.executor is None else ExecutorEngine(plan.executor, self._worker)
-        )
         self._worker.start()
         plan.charge_earlier(journal)
         self._charged = journal.spent()
-        self._reclaim()
+        self._journal.reclaim(self._worker.holder)
         if self._given is not None:
             self._add_all(self._given)
             self._given = None
@@ -210,15 +208,13 @@ class Driver:
             self._wake.wait(pause)
 
     def _step(self) -> bool:
-        engine = self._engine
-        assert engine is not None  # noqa: S101
         self._take_new()
         self._take_ended()
         self._report()
         if time.monotonic() >= self._reclaim_at:
-            self._reclaim()
+            self._journal.reclaim(self._worker.holder)
             self._reclaim_at = time.monotonic() + _RECLAIM_SECONDS
-        if engine.remote:
+        if self._engine.remote:
             self._charge()
             self._drop_awaited()
         if self._draining:
@@ -246,14 +242,12 @@ class Driver:
     # -- tasks ---------------------------------------------------------------------------------------------------------
 
     def _add_all(self, tasks: Iterable[Task]) -> None:
-        engine = self._engine
-        assert engine is not None  # noqa: S101
         batch: list[Task] = []
         for task in tasks:
             self._plan.check_task(task)
             if task.id in self._tasks:
                 raise self._plan.twice(task.id)
-            engine.check(task, self._plan.options_of(task))
+            self._engine.check(task, self._plan.options_of(task))
             self._tasks[task.id] = task
             batch.append(task)
             if len(batch) >= _ADDED_AT_ONCE:
@@ -292,12 +286,10 @@ class Driver:
         free = self._gate.free(len(self._running), now)
         if not free or not self._open:
             return
-        worker, engine = self._worker, self._engine
-        assert worker is not None and engine is not None  # noqa: S101, PT018
         taken: list[str] = []
         later: dict[str, float] = {}
         try:
-            leases = self._journal.lease(worker.holder, free, self._queue.take(now, taken), now, later)
+            leases = self._journal.lease(self._worker.holder, free, self._queue.take(now, taken), now, later)
             later |= {lease.task: inf for lease in leases}
         finally:
             for task in taken:
@@ -307,10 +299,12 @@ class Driver:
             self._last_leased[lease.task] = lease.attempt
             self._watch.leased(lease.task, lease.attempt, now)
             try:
-                engine.submit(self._order(lease), lambda outcome, lease=lease: self._outcome(lease, outcome))  # type: ignore[misc]
+                self._engine.submit(self._order(lease), lambda outcome, lease=lease: self._outcome(lease, outcome))  # type: ignore[misc]
             except HackamoreError as error:
                 self._running.discard((lease.task, lease.attempt))
-                self._journal.finish(lease, worker.holder, Trigger.GIVEN_BACK, cause=Cause.STOPPED, error=str(error))
+                self._journal.finish(
+                    lease, self._worker.holder, Trigger.GIVEN_BACK, cause=Cause.STOPPED, error=str(error)
+                )
                 raise
 
     def _order(self, lease: Lease) -> Order:
@@ -340,9 +334,7 @@ class Driver:
                 self._forget(lease)
                 continue
             # The engine lost it. An attempt of another worker is given back once that worker is known to be gone.
-            worker = self._worker
-            assert worker is not None  # noqa: S101
-            self._journal.finish(lease, worker.holder, Trigger.GIVEN_BACK, cause=Cause.LOST, error=repr(outcome))
+            self._journal.finish(lease, self._worker.holder, Trigger.GIVEN_BACK, cause=Cause.LOST, error=repr(outcome))
             self._forget(lease)
             if isinstance(outcome, HackamoreError):
                 self._fail(outcome)
@@ -431,20 +423,13 @@ class Driver:
         )
 
     def _is_reported_here(self, task: str, attempt: int) -> bool:
-        worker = self._worker
-        assert worker is not None  # noqa: S101
         mine, self._last_leased[task] = self._last_leased.get(task), 0
-        return mine == attempt or self._journal.take_report(task, worker.holder)
+        return mine == attempt or self._journal.take_report(task, self._worker.holder)
 
     def _finished(self, task: str, at: float) -> FleetRow:
         [row] = self._journal.rows(task=task)
         self.events.put(TaskFinished(row=self._plan.typed(row, self._tasks.get(task)), at=at))
         return row
-
-    def _reclaim(self) -> None:
-        worker = self._worker
-        assert worker is not None  # noqa: S101
-        self._journal.reclaim(worker.holder)
 
     def _charge(self) -> None:
         budget = self._plan.budget
@@ -463,34 +448,28 @@ class Driver:
 
     def _withdraw(self) -> None:
         """Give back, once, what was leased and not begun: an executor may have it in a queue. No worker can begin it after that."""
-        worker, engine = self._worker, self._engine
-        assert worker is not None and engine is not None  # noqa: S101, PT018
         if self._running and not self._withdrawn:
-            engine.forget(self._journal.give_back(worker.holder))
+            self._engine.forget(self._journal.give_back(self._worker.holder))
         self._withdrawn = True
 
     def _halt(self) -> None:
-        worker, engine = self._worker, self._engine
-        assert worker is not None and engine is not None  # noqa: S101, PT018
         self._withdraw()
-        worker.stop()
-        if engine.remote:
+        self._worker.stop()
+        if self._engine.remote:
             self._journal.halt([task for task, _ in self._running])
 
     def _end(self) -> None:
-        if self._engine is not None:
-            if self._running and self.error is not None:
-                self._halt()
-                until = time.monotonic() + 60.0
-                while self._running and time.monotonic() < until:
-                    self._wake.clear()
-                    while self._done:
-                        self._forget(self._done[0][0])
-                    if self._running:
-                        self._wake.wait(_LOOK_SECONDS)
-            self._engine.end()
-        if self._worker is not None:
-            self._worker.end()
+        if self._running and self.error is not None:
+            self._halt()
+            until = time.monotonic() + 60.0
+            while self._running and time.monotonic() < until:
+                self._wake.clear()
+                while self._done:
+                    self._forget(self._done[0][0])
+                if self._running:
+                    self._wake.wait(_LOOK_SECONDS)
+        self._engine.end()
+        self._worker.end()
         try:
             self._report()
         except JournalError:

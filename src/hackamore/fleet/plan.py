@@ -14,7 +14,7 @@ from hackamore.checked.fields import integer, number, path_text
 from hackamore.checked.schemas import MisfitError, decode_raw
 from hackamore.errors import OptionsError
 from hackamore.fleet.sending import in_process
-from hackamore.fleet.task import FleetRow, Task
+from hackamore.fleet.task import A_RETRY, A_WORKSPACE, FleetRow, Task, checked
 from hackamore.fleet.workspaces import Copy, Workspace, Worktree
 from hackamore.options.bounds import LONGEST_SECONDS
 from hackamore.options.options import NO_SESSION, Options
@@ -60,21 +60,13 @@ class FleetPlan:
                     f"`{name}` does not work with a fleet: it chooses the session of each task.", field=name
                 )
         self.concurrency: int = integer(1)(concurrency, "concurrency")
-        if budget is not None and not isinstance(budget, Budget):
-            raise OptionsError(f"`budget` must be a hackamore.Budget, got {budget!r:.100}", field="budget")
+        self.budget: Budget | None = checked(budget, Budget, "budget", "a hackamore.Budget")
         if budget is not None and self.options.budget is not None:
             raise OptionsError("`budget` and the option `budget` are the same thing here: give one.", field="budget")
-        self.budget: Budget | None = budget
-        if workspace is not None and not isinstance(workspace, Workspace):
-            raise OptionsError(
-                f"`workspace` must be a Worktree, Copy or Folder, got {workspace!r:.100}", field="workspace"
-            )
-        self.workspace: Workspace | None = workspace
+        self.workspace: Workspace | None = checked(workspace, Workspace, "workspace", A_WORKSPACE)
         self.folder: str | None = None
         self._needs_folder = False
-        if retry is not None and not isinstance(retry, Retry):
-            raise OptionsError(f"`retry` must be a hackamore.Retry, got {retry!r:.100}", field="retry")
-        self.retry: Retry = retry if retry is not None else RETRY
+        self.retry: Retry = checked(retry, Retry, "retry", A_RETRY) or RETRY
         self.stall: float | None = (
             None if stall is None else number(0, exclusive=True, maximum=LONGEST_SECONDS)(stall, "stall")
         )
@@ -82,11 +74,8 @@ class FleetPlan:
         self.verify_seconds: float = number(0, exclusive=True, maximum=LONGEST_SECONDS)(
             verify_seconds, "verify_timeout"
         )
-        if executor is not None and not isinstance(executor, Executor):
-            raise OptionsError(
-                f"`executor` must be a concurrent.futures.Executor, such as `Client.get_executor()` of Dask, got {executor!r:.100}",
-                field="executor",
-            )
+        an_executor = "a concurrent.futures.Executor, such as `Client.get_executor()` of Dask"
+        self.executor: Executor | None = checked(executor, Executor, "executor", an_executor)
         self.remote: bool = executor is not None and not in_process(executor)
         if self.remote and transport is not None:
             raise OptionsError("`transport` works in this process only: leave `executor` out.", field="transport")
@@ -98,10 +87,7 @@ class FleetPlan:
                 )
             # The driver charges it.
             self.budget, self.options = self.options.budget, self.options.replace(budget=None)
-        if transport is not None and not isinstance(transport, TransportSource):
-            raise OptionsError(f"`transport` must be a TransportSource, got {transport!r:.100}", field="transport")
-        self.executor: Executor | None = executor
-        self.transport: TransportSource | None = transport
+        self.transport: TransportSource | None = checked(transport, TransportSource, "transport", "a TransportSource")
         self.prices: dict[str, Price] = dict(prices or {})
         self._charged_for: set[str] = set()
         self._lock = threading.Lock()

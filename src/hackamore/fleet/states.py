@@ -8,7 +8,14 @@ from typing import NamedTuple
 from hackamore.runtime.tables import Member
 
 
-class State(Member):
+class _Word(Member):
+    @property
+    def word(self) -> str:
+        """The member as journals, events and people have it."""
+        return self.name.lower()
+
+
+class State(_Word):
     QUEUED = auto()
     LEASED = auto()
     """An attempt is written down: its driver, its session. Nothing was started."""
@@ -20,11 +27,6 @@ class State(Member):
     SUCCEEDED = auto()
     FAILED = auto()
     CANCELLED = auto()
-
-    @property
-    def word(self) -> str:
-        """The state as journals, events and people have it."""
-        return self.name.lower()
 
 
 class Trigger(Member):
@@ -60,10 +62,10 @@ TASK: dict[tuple[State, Trigger], State] = {
     (_S.LEASED, _H.BEGUN): _S.RUNNING,
     (_S.RUNNING, _H.ANSWERED): _S.VERIFYING,
     (_S.VERIFYING, _H.ACCEPTED): _S.SUCCEEDED,
-    **{(state, _H.POSTPONED): _S.WAITING for state in (_S.LEASED, _S.RUNNING, _S.VERIFYING)},
-    **{(state, _H.GIVEN_BACK): _S.QUEUED for state in (_S.LEASED, _S.RUNNING, _S.VERIFYING)},
-    **{(state, _H.GAVE_UP): _S.FAILED for state in (_S.LEASED, _S.RUNNING, _S.VERIFYING)},
-    **{(state, _H.CANCELLED): _S.CANCELLED for state in (_S.LEASED, _S.RUNNING, _S.VERIFYING)},
+    **{(state, _H.POSTPONED): _S.WAITING for state in HELD},
+    **{(state, _H.GIVEN_BACK): _S.QUEUED for state in HELD},
+    **{(state, _H.GAVE_UP): _S.FAILED for state in HELD},
+    **{(state, _H.CANCELLED): _S.CANCELLED for state in HELD},
     (_S.FAILED, _H.RETRIED): _S.QUEUED,
     (_S.CANCELLED, _H.RETRIED): _S.QUEUED,
 }
@@ -88,7 +90,7 @@ OPENING: dict[tuple[bool, bool, bool], Opening] = {
 """By three facts: there is an answer; the session may be resumed, and its prompt arrived; a prompt waits to be sent."""
 
 
-class Cause(Member):
+class Cause(_Word):
     """Why an attempt ended without an accepted answer."""
 
     THROTTLED = auto()
@@ -123,11 +125,6 @@ class Cause(Member):
     STOPPED = auto()
     """The fleet was stopped, or drained, before the attempt ended."""
     CANCELLED = auto()
-
-    @property
-    def word(self) -> str:
-        """The cause as journals, events and people have it."""
-        return self.name.lower()
 
 
 class Policy(NamedTuple):

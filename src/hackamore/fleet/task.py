@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
 
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Answer", "FleetRow", "Spec", "Task", "Verify", "spec_of"]
 
+T = TypeVar("T")
+
+A_RETRY = "a hackamore.Retry"
+A_WORKSPACE = "a Worktree, Copy or Folder"
 _LONGEST_ID = 200
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
@@ -98,26 +102,25 @@ class Task:
         self.id: str = _checked_id(id)
         where = f"of task {id!r}"
         self.prompt: str | list[dict[str, Any]] = _checked_prompt(prompt, where)
-        if options is not None and not isinstance(options, Mapping):
-            raise OptionsError(
-                f"`options` {where} must be a mapping of differences, such as {{'model': 'sonnet'}}, got {options!r:.100}",
-                field="options",
-            )
+        differences = "a mapping of differences, such as {'model': 'sonnet'}"
+        checked(options, Mapping, "options", differences, where)
         self.options: dict[str, Any] = dict(options or {})
         self.output_type: Any = output_type
         self.verify: Verify | None = _checked_verify(verify, where)
-        if workspace is not None and not isinstance(workspace, Workspace):
-            raise OptionsError(
-                f"`workspace` {where} must be a Worktree, Copy or Folder, got {workspace!r:.100}", field="workspace"
-            )
-        self.workspace: Workspace | None = workspace
-        if retry is not None and not isinstance(retry, Retry):
-            raise OptionsError(f"`retry` {where} must be a hackamore.Retry, got {retry!r:.100}", field="retry")
-        self.retry: Retry | None = retry
+        self.workspace: Workspace | None = checked(workspace, Workspace, "workspace", A_WORKSPACE, where)
+        self.retry: Retry | None = checked(retry, Retry, "retry", A_RETRY, where)
         self.tags: dict[str, str] = _checked_tags(tags, where)
 
     def __repr__(self) -> str:
         return f"Task({self.id!r}, {self.prompt!r:.60})"
+
+
+def checked(value: T, kind: type, name: str, what: str, where: str = "") -> T:
+    """Return a setting of the class, or None; else raise `OptionsError`, which says `what` it must be, and of what."""
+    if value is None or isinstance(value, kind):
+        return value
+    of = f" {where}" if where else ""
+    raise OptionsError(f"`{name}`{of} must be {what}, got {value!r:.100}", field=name)
 
 
 def _checked_id(value: object) -> str:

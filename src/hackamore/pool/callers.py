@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from hackamore.pool.members import Waiter
 
-__all__ = ["Callers"]
-
 
 class Callers(OrderedDict["Waiter", None]):
     """The queue of a pool.

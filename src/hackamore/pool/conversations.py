@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from hackamore.pool.members import Job
 
-__all__ = ["Conversations"]
-
 
 class Conversations(dict[str, Conversation]):
     """Conversations, by key.

@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     from hackamore.pool.members import Conversation, Job, PoolLimits
     from hackamore.pool.registry import Beat, Held
 
-__all__ = ["PoolCore"]
-
 AFFINITY_SECONDS = 10.0
 """For how long a conversation that was returned keeps its process as long as another one can make room: its user may be typing."""
 INTERRUPT_SECONDS = 10.0

@@ -34,32 +34,12 @@ APPLIED: Mapping[str, tuple[str, str]] = {
 
 None cannot be brought back: `set_model(None)` selects the default of the CLI, and not that of its settings or variables."""
 
-HARMLESS: frozenset[str] = frozenset(
-    {
-        "interrupt",
-        "cancel_async_message",
-        "get_context_usage",
-        "list_permission_rules",
-        "rewind_files",
-        "read_file",
-        "seed_read_state",
-        "file_suggestions",
-        "stop_task",
-        "background_tasks",
-        "get_task_output",
-        "mcp_status",
-        "mcp_reconnect",
-        "mcp_call",
-        "mcp_read_resource",
-        "get_settings",
-        "get_hooks_listing",
-        "list_models",
-        "get_usage",
-        "get_session_cost",
-        "get_binary_version",
-        "rename_session",
-    }
+_HARMLESS_TEXT = (
+    "interrupt cancel_async_message get_context_usage list_permission_rules rewind_files read_file seed_read_state file_suggestions "
+    "stop_task background_tasks get_task_output mcp_status mcp_reconnect mcp_call mcp_read_resource get_settings get_hooks_listing "
+    "list_models get_usage get_session_cost get_binary_version rename_session"
 )
+HARMLESS: frozenset[str] = frozenset(_HARMLESS_TEXT.split())
 """Operations that leave no setting behind, or one that belongs to the conversation, such as its title.
 
 After another one, and after a request without a method, no other holder gets the process."""

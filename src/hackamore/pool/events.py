@@ -8,18 +8,6 @@ import msgspec
 
 from hackamore.errors import HackamoreError, StreamWarning  # noqa: TC001 - `help()` reads the annotations of these classes
 
-__all__ = [
-    "CallerQueued",
-    "ConversationHibernated",
-    "PoolEvent",
-    "PoolWarned",
-    "ProcessDied",
-    "ProcessStartFailed",
-    "ProcessStarted",
-    "SessionCheckedOut",
-    "SessionReturned",
-]
-
 
 class PoolEvent(msgspec.Struct, frozen=True, eq=False):
     """The base of the items of `pool.events()`.

@@ -16,20 +16,6 @@ if TYPE_CHECKING:
 
     from hackamore.pool.differences import Split
 
-__all__ = [
-    "Acquire",
-    "Conversation",
-    "Finish",
-    "Job",
-    "PoolLimits",
-    "Release",
-    "Save",
-    "Slot",
-    "Start",
-    "Stop",
-    "Waiter",
-]
-
 POLL_SECONDS = (0.05, 0.5)
 """The first and the longest pause before a conversation that another program runs is requested again."""
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from hackamore.options.retry import Uniform
     from hackamore.pool.members import PoolLimits
 
-__all__ = ["Crowd", "Pace"]
-
 BACK_OFF_SECONDS = (0.5, 30.0)
 """The first and the longest pause after failed starts; it doubles in between."""
 CROWD = 20

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from hackamore.pool.members import PoolLimits, Slot
 
-__all__ = ["Slots"]
-
 PROCESS_BYTES = 200 * 2**20
 """The expected size of a process that was not measured yet."""
 

@@ -14,18 +14,6 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import NamedTuple
 
-__all__ = [
-    "boot",
-    "describe",
-    "holder_name",
-    "identity_in",
-    "is_running",
-    "process_domain",
-    "process_name",
-    "runs",
-    "start_time",
-]
-
 
 class _Place(NamedTuple):
     """Where this process runs; a part that is not known is empty.

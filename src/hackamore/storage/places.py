@@ -22,24 +22,6 @@ from hackamore.errors import AmbiguousSessionError, SessionNotFoundError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = [
-    "ConversationFile",
-    "SessionFiles",
-    "SubagentFiles",
-    "all_project_folders",
-    "chosen_folders",
-    "config_folder",
-    "conversation_files",
-    "directory_of",
-    "find_files",
-    "installed_cli",
-    "is_session_id",
-    "locate",
-    "project_folders",
-    "project_key",
-    "sessions_in",
-]
-
 StrPath = str | os.PathLike[str]
 
 KEY_LENGTH = 200

@@ -96,53 +96,31 @@ class MetricName(NamedTuple):
     buckets: tuple[float, ...] = ()
 
 
-_SECONDS: Final = tuple(0.01 * 2**power for power in range(14))
+def _seconds(name: str, meaning: str, first: float = 0.01, buckets: int = 14) -> MetricName:
+    return MetricName(name, "histogram", "s", meaning, tuple(first * 2**power for power in range(buckets)))
+
+
 _TOKENS: Final = tuple(float(4**power) for power in range(14))
 
-AGENT_DURATION: Final = MetricName(
-    "gen_ai.invoke_agent.duration",
-    "histogram",
-    "s",
-    "Duration of a turn.",
-    tuple(0.1 * 2**power for power in range(13)),
-)
-TOOL_DURATION: Final = MetricName(
-    "gen_ai.execute_tool.duration", "histogram", "s", "Duration of a tool call.", _SECONDS
-)
+AGENT_DURATION: Final = _seconds("gen_ai.invoke_agent.duration", "Duration of a turn.", 0.1, 13)
+TOOL_DURATION: Final = _seconds("gen_ai.execute_tool.duration", "Duration of a tool call.")
 TOKEN_USAGE: Final = MetricName(
     "gen_ai.client.token.usage", "histogram", "{token}", "Tokens that a model used in a turn.", _TOKENS
 )
-FIRST_MESSAGE: Final = MetricName(
-    "hackamore.turn.time_to_first_message",
-    "histogram",
-    "s",
-    "Time from a prompt to the first message of the model.",
-    _SECONDS,
+FIRST_MESSAGE: Final = _seconds(
+    "hackamore.turn.time_to_first_message", "Time from a prompt to the first message of the model."
 )
-PERMISSION_WAIT: Final = MetricName(
-    "hackamore.permission.wait", "histogram", "s", "Time until `can_use_tool` answered.", _SECONDS
-)
-CONTROL_DURATION: Final = MetricName(
-    "hackamore.control.duration", "histogram", "s", "Round trip of a control operation.", _SECONDS
-)
+PERMISSION_WAIT: Final = _seconds("hackamore.permission.wait", "Time until `can_use_tool` answered.")
+CONTROL_DURATION: Final = _seconds("hackamore.control.duration", "Round trip of a control operation.")
 PROCESS_STARTS: Final = MetricName("hackamore.process.starts", "counter", "{process}", "Started CLI processes.")
 COST_SPENT: Final = MetricName("hackamore.cost", "counter", "USD", "Cost in US dollars, as the CLI estimates it.")
-_WORK: Final = tuple(0.1 * 2**power for power in range(18))
 TASKS: Final = MetricName("hackamore.fleet.tasks", "counter", "{task}", "Tasks that are over, by state.")
 ATTEMPTS: Final = MetricName("hackamore.fleet.attempts", "counter", "{attempt}", "Attempts that are over, by cause.")
-TASK_DURATION: Final = MetricName(
-    "hackamore.fleet.task.duration", "histogram", "s", "Time that all attempts of a task took.", _WORK
+TASK_DURATION: Final = _seconds("hackamore.fleet.task.duration", "Time that all attempts of a task took.", 0.1, 18)
+TASK_WAIT: Final = _seconds(
+    "hackamore.fleet.task.wait", "Time that a task was queued or waited before an attempt.", 0.1, 18
 )
-TASK_WAIT: Final = MetricName(
-    "hackamore.fleet.task.wait",
-    "histogram",
-    "s",
-    "Time that a task was queued or waited before an attempt.",
-    _WORK,
-)
-POOL_WAITS: Final = MetricName(
-    "hackamore.pool.wait.duration", "histogram", "s", "Time that a caller waited for a session of a pool.", _SECONDS
-)
+POOL_WAITS: Final = _seconds("hackamore.pool.wait.duration", "Time that a caller waited for a session of a pool.")
 POOL_WAITING: Final = MetricName(
     "hackamore.pool.waiting", "updowncounter", "{caller}", "Callers that wait for a session."
 )

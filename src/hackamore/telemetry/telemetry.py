@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hackamore._version import __version__
@@ -183,14 +184,10 @@ class Telemetry:
         """
         if self._tracer_provider is not None or self._meter_provider is not None:
             raise TypeError("a `Telemetry` with providers belongs to its process")
-        return _elsewhere, (self._content, self._cli, self._name)
+        return partial(Telemetry, content=self._content, cli=self._cli, name=self._name), ()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(content={self._content}, cli={self._cli}, name={self._name!r})"
-
-
-def _elsewhere(content: bool | None, cli: bool, name: str | None) -> Telemetry:
-    return Telemetry(content=content, cli=cli, name=name)
 
 
 def _check(argument: str, value: Any, kind: type) -> None:

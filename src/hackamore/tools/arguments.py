@@ -12,17 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 
 import msgspec
 
+from hackamore.checked.schemas import is_model
 from hackamore.errors import OptionsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
 __all__ = ["ArgumentsError"]
-
-
-def is_model(kind: Any) -> bool:
-    """True for pydantic's model classes, and without importing pydantic."""
-    return isinstance(kind, type) and hasattr(kind, "model_validate") and hasattr(kind, "model_json_schema")
 
 
 def is_struct(kind: Any) -> bool:

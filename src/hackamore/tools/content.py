@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from hackamore.checked.schemas import is_model
 from hackamore.errors import escape_terminal, text_of
 
 __all__ = ["Audio", "ContentItem", "EmbeddedResource", "Image", "ResourceLink", "ToolError", "ToolResult"]
@@ -335,7 +336,7 @@ def _mcp_result(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _json(value: Any) -> tuple[str, Any]:
-    if _is_model(value):
+    if is_model(type(value)):
         text = value.model_dump_json(by_alias=True)
         if "null" in text:
             _check_numbers(value.model_dump())
@@ -367,7 +368,7 @@ def _check_numbers(value: Any) -> None:
 
 
 def _plain(value: Any) -> Any:
-    if _is_model(value):
+    if is_model(type(value)):
         return value.model_dump(mode="json", by_alias=True)
     if isinstance(value, ContentItem):
         raise _UnusableResultError(
@@ -377,10 +378,6 @@ def _plain(value: Any) -> Any:
         value.close()  # it is never awaited
     kind = type(value)
     raise _UnusableResultError(f"an object of type `{kind.__module__}.{kind.__qualname__}` has no JSON form")
-
-
-def _is_model(value: Any) -> bool:
-    return hasattr(type(value), "model_dump_json") and hasattr(type(value), "model_validate")
 
 
 def _message(error: BaseException) -> str:

@@ -423,7 +423,8 @@ def server_kind(server: object) -> ServerKind:
         return "external" if kind in _EXTERNAL or (kind is None and "command" in server) else "unknown"
     if isinstance(server, ToolServer):
         return "tools"
-    if _is_mcp(server):
+    mro = type(server).__mro__
+    if any(kind.__name__ in _CLASSES and kind.__module__.partition(".")[0] in _PACKAGES for kind in mro):
         return "mcp"
     if getattr(server, "type", None) in _EXTERNAL and not callable(server):
         return "external"
@@ -446,9 +447,3 @@ def mcp_instance(server: Any) -> Any:
         if inner is not None:
             return inner
     return server
-
-
-def _is_mcp(server: object) -> bool:
-    return any(
-        kind.__name__ in _CLASSES and kind.__module__.partition(".")[0] in _PACKAGES for kind in type(server).__mro__
-    )

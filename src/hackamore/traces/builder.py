@@ -130,6 +130,9 @@ class SessionBuilder:
             self._last_of_main = number
         return number
 
+    def _open(self, at: float, lane: str, kind: str, title: object, **more: Any) -> int:
+        return self.add(at, lane, kind, title, end=None, status="open", **more)
+
     def item(self, number: int) -> Item:
         """Return an item that is about to change."""
         self._builder.changed.add(number)
@@ -243,18 +246,8 @@ class SessionBuilder:
         if name in AGENT_TOOLS:
             lane, kind = "subagents", "subagent"
             title = short(fields.get("description") or title)
-        number = self.add(
-            at,
-            lane,
-            kind,
-            title,
-            end=None,
-            status="open",
-            parent=self.parent(agent),
-            name=name,
-            refs=[("call", line, place)],
-        )
-        self._tools.begin(call, number)
+        refs = [("call", line, place)]
+        self._tools.begin(call, self._open(at, lane, kind, title, parent=self.parent(agent), name=name, refs=refs))
 
     def user(self, at: float, line: int, frame: dict[str, Any], agent: str = "", *, prompts: bool = False) -> None:
         """Take a user message of the CLI: tool results, and texts that no user typed.
@@ -343,9 +336,8 @@ class SessionBuilder:
             case _:
                 lane, kind, name = "session", "question", subtype
                 title = call_title({key: value for key, value in request.items() if key != "subtype"})
-        self._asked[f"in {request_id}"] = self.add(
-            at, lane, kind, title, end=None, status="open", parent=parent, name=name, refs=[("ask", line, -1)]
-        )
+        refs = [("ask", line, -1)]
+        self._asked[f"in {request_id}"] = self._open(at, lane, kind, title, parent=parent, name=name, refs=refs)
 
     def operation(self, at: float, line: int, request_id: str, request: dict[str, Any]) -> None:
         """Take a control operation of the host."""
@@ -356,9 +348,8 @@ class SessionBuilder:
         if name == "set_permission_mode":
             self.rule("set_permission_mode", request.get("mode"))
         kind = "interrupt" if name == "interrupt" else "control"
-        self._asked[f"out {request_id}"] = self.add(
-            at, "session", kind, call_title(rest), end=None, status="open", name=name, refs=[("ask", line, -1)]
-        )
+        refs = [("ask", line, -1)]
+        self._asked[f"out {request_id}"] = self._open(at, "session", kind, call_title(rest), name=name, refs=refs)
 
     def answered(self, at: float, line: int, response: dict[str, Any], *, inbound: bool) -> None:
         """Take the answer to a request; `inbound` is True if the CLI answers."""
@@ -446,18 +437,11 @@ class SessionBuilder:
                 meta = as_object(frame, "compact_metadata") or as_object(frame, "compactMetadata")
                 self._note(at, line, "compaction", f"{meta.get('trigger', '')} {meta.get('pre_tokens', '')}".strip())
             case "hook_started":
-                name = short(frame.get("hook_event") or frame.get("hook_name"), 60)
-                number = self.add(
-                    at,
-                    "hooks",
-                    "hook",
-                    frame.get("hook_name"),
-                    end=None,
-                    status="open",
-                    name=name,
-                    refs=[("ask", line, -1)],
+                title, refs = frame.get("hook_name"), [("ask", line, -1)]
+                name = short(frame.get("hook_event") or title, 60)
+                self._asked[f"hook {frame.get('hook_id')}"] = self._open(
+                    at, "hooks", "hook", title, name=name, refs=refs
                 )
-                self._asked[f"hook {frame.get('hook_id')}"] = number
             case "hook_response":
                 number = self._asked.pop(f"hook {frame.get('hook_id')}", -1)
                 if number >= 0:
@@ -485,31 +469,17 @@ class SessionBuilder:
             if not frame.get("is_backgrounded"):
                 self._tasks[task] = parent
                 return
-        self._tasks[task] = self.add(
-            at,
-            "background",
-            "task",
-            frame.get("description") or task,
-            end=None,
-            status="open",
-            parent=parent,
-            name=short(frame.get("task_type", ""), 60),
-            refs=[("task", line, -1)],
-        )
+        name, refs = short(frame.get("task_type", ""), 60), [("task", line, -1)]
+        title = frame.get("description") or task
+        self._tasks[task] = self._open(at, "background", "task", title, parent=parent, name=name, refs=refs)
 
     def _task_went_on(self, at: float, line: int, subtype: str, frame: dict[str, Any]) -> None:
         number = self._tasks.get(str(frame.get("task_id")))
         if number is None:
             if subtype == "task_notification":
-                failed = frame.get("status") in _FAILED_TASK
-                self._note(
-                    at,
-                    line,
-                    "task",
-                    frame.get("summary"),
-                    outcome=short(frame.get("status", ""), 60),
-                    status="failed" if failed else "note",
-                )
+                outcome = short(frame.get("status", ""), 60)
+                how = "failed" if frame.get("status") in _FAILED_TASK else "note"
+                self._note(at, line, "task", frame.get("summary"), outcome=outcome, status=how)
             return
         item = self.item(number)
         item.refs.append(("task", line, -1))

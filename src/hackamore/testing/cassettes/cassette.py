@@ -403,7 +403,6 @@ class _Shared:
         self._file = file
 
     def write(self, line: bytes) -> None:
-        """Write a line."""
         self._file.write(line)
 
     def close(self) -> None:

@@ -76,7 +76,6 @@ class _Comparison:
         self._limit = limit
 
     def compare(self, live: Any, recorded: Any, path: str) -> None:
-        """Record where the two differ."""
         if len(self.found) >= self._limit:
             return
         if isinstance(live, str) and isinstance(recorded, str):

@@ -54,7 +54,6 @@ class _Tap:
     direction: Literal["inbound"] = "inbound"
 
     def stage(self, random: Random, note: Note) -> Stage:
-        """Return its stage."""
         return _Listening(self.see)
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from hackamore.testing.conformance.report import Finding, Report, Status, outcome
 from hackamore.testing.conformance.rules import CHECKED_VARIABLE, TRANSPORT_CHECKS, TransportCheck
 from hackamore.testing.conformance.wire import CHECK_SECONDS, SHELLS, Shell, Wire, run_bounded
+from hackamore.transports.base import PushTransport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -62,17 +63,8 @@ def check_transport(
             outcome = _run(source, shell, check, python, seconds)
             if outcome is None:
                 continue
-            status, detail = outcome
-            finding = Finding(
-                "transport",
-                check.name,
-                check.behaviour,
-                status,
-                detail,
-                check.required,
-                shell,
-                round(time.monotonic() - began, 3),
-            )
+            taken = round(time.monotonic() - began, 3)
+            finding = Finding("transport", check.name, check.behaviour, *outcome, check.required, shell, taken)
             report.findings.append(finding)
             if on_finding is not None:
                 on_finding(finding)
@@ -91,7 +83,7 @@ def _run(
     except Exception as error:
         return "fails", f"it could not be made: {type(error).__name__}: {error}"
 
-    if check.push and not wire.is_push:
+    if check.push and not isinstance(wire.transport, PushTransport):
         return None
 
     async def run(wire: Wire) -> None:

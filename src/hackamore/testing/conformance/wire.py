@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
+from functools import partialmethod
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from hackamore.testing.conformance.report import Failed
-from hackamore.transports.base import PushTransport
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
-    from hackamore.transports.base import LaunchPlan, TransportSource
+    from hackamore.transports.base import TransportSource
 
 Shell: TypeAlias = Literal["asyncio", "trio", "threads"]
 SHELLS: tuple[Shell, ...] = ("asyncio", "trio", "threads")
@@ -37,17 +37,9 @@ class Wire:
         self.doing = ""
         return outcome
 
-    async def start(self, plan: LaunchPlan) -> None:
-        """Start the peer."""
-        await self._call("start", plan)
-
-    async def send(self, data: bytes) -> None:
-        """Send bytes."""
-        await self._call("send", data)
-
-    async def end_input(self) -> None:
-        """End the peer's input."""
-        await self._call("end_input")
+    start = partialmethod(_call, "start")
+    send = partialmethod(_call, "send")
+    end_input = partialmethod(_call, "end_input")
 
     async def stop(self, *, turn_open: bool = True) -> None:
         """Stop the peer."""
@@ -76,11 +68,6 @@ class Wire:
     async def wait_exit(self, seconds: float | None = None) -> int | None:
         """Return what `wait_exit` returns; None if it took longer."""
         return await self._within(seconds, "wait_exit")  # type: ignore[no-any-return]
-
-    @property
-    def is_push(self) -> bool:
-        """True if the transport implements a push protocol."""
-        return isinstance(self.transport, PushTransport)
 
     def send_nowait(self, data: bytes) -> None:
         """Send bytes without waiting."""

@@ -77,7 +77,6 @@ class _Script:
         return [step for step in self.steps[self.used :] if not isinstance(step, Repeat)]
 
     def played(self) -> Iterator[PlayedStep]:
-        """Return every step with its outcome."""
         for position, step in enumerate(self.steps):
             state: StepState = "done" if position < self.used else "open"
             if isinstance(step, Repeat) or (state == "open" and _was_interrupted(step)):

@@ -285,15 +285,8 @@ class Stall:
             raise TimeoutError(f"The CLI did not get to {self!r} within {timeout:g} s")
 
     def __repr__(self) -> str:
-        parts = [
-            f"{name}={value!r}"
-            for name, value, default in (
-                ("seconds", self.seconds, None),
-                ("then", self.then, None),
-                ("after_events", self.after_events, 0),
-            )
-            if value != default
-        ]
+        values = {"seconds": self.seconds, "then": self.then, "after_events": self.after_events or None}
+        parts = [f"{name}={value!r}" for name, value in values.items() if value is not None]
         return f"{type(self).__name__}({', '.join(parts)})"
 
 

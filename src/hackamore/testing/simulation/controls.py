@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hackamore.testing.simulation.core import Part
-from hackamore.testing.simulation.facts import AGENTS, COMMANDS
+from hackamore.testing.simulation.facts import FACTS, FRAMES
 from hackamore.testing.simulation.launch import MODELS, PERMISSION_MODES, VERSION, resolve_model
 
 if TYPE_CHECKING:
@@ -30,22 +30,16 @@ class Refusal(Exception):  # noqa: N818 - an answer like others
 
 
 def _server_info(state: SessionState, *, busy: bool) -> dict[str, Any]:
-    info: dict[str, Any] = {
-        "commands": [{"name": name, "description": name, "argumentHint": "", "builtin": True} for name in COMMANDS],
-        "agents": [{"name": name, "description": name} for name in [*AGENTS, *state.agents]],
-        "output_style": "default",
-        "available_output_styles": ["default"],
+    info = FRAMES["server_info"] | {
+        "commands": [
+            {"name": name, "description": name, "argumentHint": "", "builtin": True} for name in FACTS["commands"]
+        ],
+        "agents": [{"name": name, "description": name} for name in [*FACTS["agents"], *state.agents]],
         "models": _models(),
-        "account": {"tokenSource": "none", "apiKeySource": "none", "apiProvider": "firstParty"},
         "pid": os.getpid(),
         "claude_code_version": VERSION,
         "current_permission_mode": state.mode,
-        "hook_on_failure_supported": True,
-        "hooks_when_unanswered_kept": 0,
-        "other_hook_ask_outranks_host": True,
         "session_state": "running" if busy else "idle",
-        "fast_mode_state": "off",
-        "capabilities": [],
     }
     if state.hooks:
         info["hooks_applied"] = True
@@ -107,42 +101,17 @@ def _context(state: SessionState, request: dict[str, Any]) -> Answer:
     if request.get("detail", "full") not in ("summary", "full"):
         raise Refusal("get_context_usage: detail must be 'summary' or 'full'")
     used = 1_000 + 15 * state.replies
-    window = 1_000_000
-    free = window - used
-    return {
-        "categories": [
-            {"id": "messages", "name": "Messages", "tokens": used, "color": "purple", "kind": "used"},
-            {"id": "free_space", "name": "Free space", "tokens": free, "color": "promptBorder", "kind": "free"},
-        ],
-        "totalTokens": used,
-        "maxTokens": window,
-        "rawMaxTokens": window,
-        "percentage": round(100 * used / window),
-        "gridRows": [],
-        "model": state.model,
-        "memoryFiles": [],
-        "mcpTools": [],
-        "agents": [],
-        "isAutoCompactEnabled": True,
-        "apiUsage": None,
-    }
+    window: int = FRAMES["context_usage"]["maxTokens"]
+    categories = [
+        {"id": "messages", "name": "Messages", "tokens": used, "color": "purple", "kind": "used"},
+        {"id": "free_space", "name": "Free space", "tokens": window - used, "color": "promptBorder", "kind": "free"},
+    ]
+    facts = {"totalTokens": used, "percentage": round(100 * used / window), "model": state.model}
+    return FRAMES["context_usage"] | facts | {"categories": categories}
 
 
 def _usage(state: SessionState, request: dict[str, Any]) -> Answer:
-    return {
-        "session": {
-            "total_cost_usd": round(state.cost, 8),
-            "total_api_duration_ms": 0,
-            "total_duration_ms": 0,
-            "total_lines_added": 0,
-            "total_lines_removed": 0,
-            "model_usage": {},
-        },
-        "subscription_type": None,
-        "rate_limits_available": False,
-        "rate_limits": None,
-        "behaviors": None,
-    }
+    return FRAMES["usage"] | {"session": FRAMES["session_usage"] | {"total_cost_usd": round(state.cost, 8)}}
 
 
 def _is_plugin(value: object) -> bool:

@@ -2,61 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from hackamore.activity.prices import PRICES, Tokens, price_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+FACTS: dict[str, Any] = msgspec.json.decode(Path(__file__).with_name("facts.json").read_bytes())
+"""Tools, flags and words of the real CLI; fields of `frames` that are null there are filled in."""
+TEXTS: dict[str, str] = FACTS["texts"]
+FRAMES: dict[str, dict[str, Any]] = FACTS["frames"]
 TIME = "2026-01-01T00:00:00.000Z"
 """The time in every frame: the same run gives the same frames."""
-_TOOLS_TEXT = (
-    "Task Bash CronCreate CronDelete CronList Edit EnterWorktree ExitWorktree ListAgents Monitor NotebookEdit Read ReportFindings "
-    "ScheduleWakeup SendMessage Skill TaskStop ToolSearch WebFetch WebSearch Workflow Write"
-)
-TOOLS = _TOOLS_TEXT.split()
-ASKING_TOOLS = ("AskUserQuestion", "EnterPlanMode", "ExitPlanMode")
-"""Tools that exist only if the host answers questions."""
-COMMANDS = ("compact", "context", "usage", "clear", "model")
-AGENTS = ("claude", "Explore", "general-purpose", "Plan", "statusline-setup")
-_CAPABILITIES_TEXT = (
-    "interrupt_receipt_v1 interrupt_cancel_queued_v1 interrupt_send_now_v1 interrupt_requeue_taken_v1 msg_lifecycle_v1 "
-    "request_marker_lists_v1 sdk_mcp_tools_list_changed sdk_mcp_manifests mcp_read_resource_v1"
-)
-CAPABILITIES = _CAPABILITIES_TEXT.split()
-_NO_SEARCHES = {"web_search_requests": 0, "web_fetch_requests": 0}
 USAGE = {"input_tokens": 10, "output_tokens": 1, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0}
 FINAL_USAGE = {**USAGE, "output_tokens": 5}
-CUT_OFF_USAGE: dict[str, Any] = {
-    **USAGE,
-    "output_tokens_details": {"thinking_tokens": 0},
-    "iterations": [],
-    "server_tool_use": _NO_SEARCHES,
-    "fallback_credit": None,
-}
-NO_USAGE: dict[str, Any] = {**dict.fromkeys(USAGE, 0), "server_tool_use": _NO_SEARCHES}
-AGENT_USAGE: dict[str, Any] = {
-    **CUT_OFF_USAGE,
-    "output_tokens": 5,
-    "cache_creation": {"ephemeral_1h_input_tokens": 0, "ephemeral_5m_input_tokens": 0},
-    "service_tier": "standard",
-    "inference_geo": "",
-    "speed": "standard",
-}
-"""The usage of a reply, as the report of a subagent has it."""
-NO_SUBAGENTS: dict[str, Any] = {
-    "spawned": 0,
-    "requested": {"background": 0, "foreground": 0, "unset": 0},
-    "started_in_background": 0,
-    "max_depth": 0,
-    "spawned_by_subagents": 0,
-    "completed": 0,
-    "failed": 0,
-    "killed": {"parent": 0, "user": 0, "system": 0},
-    "refused": {"depth_limit": 0, "concurrency_limit": 0, "budget": 0},
-    "by_type": {},
-}
 
 
 def cost_of(by_model: Mapping[str, Tokens]) -> float:

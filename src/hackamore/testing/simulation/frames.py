@@ -4,18 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hackamore.testing.simulation.facts import (
-    AGENTS,
-    CAPABILITIES,
-    COMMANDS,
-    CUT_OFF_USAGE,
-    ERRORS,
-    FINAL_USAGE,
-    NO_USAGE,
-    TIME,
-    USAGE,
-    model_usage,
-)
+from hackamore.testing.simulation.facts import ERRORS, FACTS, FINAL_USAGE, FRAMES, TIME, USAGE, model_usage
 from hackamore.testing.simulation.launch import VERSION
 
 if TYPE_CHECKING:
@@ -26,9 +15,7 @@ if TYPE_CHECKING:
 
 def init(state: SessionState, uuids: Sequence[str]) -> dict[str, Any]:
     """Return the frame that begins each turn."""
-    frame: dict[str, Any] = {
-        "type": "system",
-        "subtype": "init",
+    frame = FRAMES["init"] | {
         "cwd": state.launch.cwd,
         "tools": state.tools(),
         "mcp_servers": [
@@ -37,15 +24,8 @@ def init(state: SessionState, uuids: Sequence[str]) -> dict[str, Any]:
         ],
         "model": state.model,
         "permissionMode": state.mode,
-        "slash_commands": list(COMMANDS),
-        "apiKeySource": "none",
         "claude_code_version": VERSION,
-        "output_style": "default",
-        "agents": [*AGENTS, *state.agents],
-        "skills": [],
-        "plugins": [],
-        "capabilities": CAPABILITIES,
-        "fast_mode_state": "off",
+        "agents": [*FACTS["agents"], *state.agents],
     }
     if uuids:
         frame["user_message_uuids"] = list(uuids)
@@ -80,7 +60,7 @@ def failure(message_id: str, status: int, text: str, **more: Any) -> dict[str, A
     from hackamore.testing.model.steps import ERROR_TYPES  # loaded late: most scripts have no use for it
 
     frame = assistant("<synthetic>", message_id, {"type": "text", "text": text})
-    frame["message"] |= {"stop_reason": "stop_sequence", "stop_sequence": "", "usage": NO_USAGE}
+    frame["message"] |= {"stop_reason": "stop_sequence", "stop_sequence": "", "usage": FACTS["no_usage"]}
     return {
         **frame,
         "error": ERRORS.get(status, "server_error" if status >= 500 else "unknown"),
@@ -142,22 +122,7 @@ def result(state: SessionState, turn: Turn, elapsed: float, **more: Any) -> dict
 
 def refusal(session_id: str, text: str) -> dict[str, Any]:
     """Return the result of a CLI that does not start."""
-    return {
-        "type": "result",
-        "subtype": "error_during_execution",
-        "is_error": True,
-        "duration_ms": 0,
-        "duration_api_ms": 0,
-        "num_turns": 0,
-        "stop_reason": None,
-        "session_id": session_id,
-        "total_cost_usd": 0,
-        "usage": {"input_tokens": 0, "output_tokens": 0},
-        "modelUsage": {},
-        "permission_denials": [],
-        "errors": [text],
-        "result_index": 0,
-    }
+    return FRAMES["refusal"] | {"session_id": session_id, "errors": [text]}
 
 
 # -- partial messages -------------------------------------------------------------------------------------------------
@@ -185,4 +150,4 @@ def message_delta(stop_reason: str | None) -> dict[str, Any]:
     if stop_reason is not None:
         return {"type": "message_delta", "delta": delta, "usage": FINAL_USAGE}
     delta |= {"container": None, "stop_details": None}
-    return {"type": "message_delta", "delta": delta, "usage": CUT_OFF_USAGE, "context_management": None}
+    return {"type": "message_delta", "delta": delta, "usage": FACTS["cut_off_usage"], "context_management": None}

@@ -11,7 +11,7 @@ from hackamore.hooks.outputs import check_wire
 from hackamore.testing.script.run import Happened
 from hackamore.testing.simulation import frames
 from hackamore.testing.simulation.core import Part, Pause, never
-from hackamore.testing.simulation.facts import model_usage
+from hackamore.testing.simulation.facts import FACTS, TEXTS, model_usage
 from hackamore.testing.simulation.state import split_server
 
 if TYPE_CHECKING:
@@ -21,11 +21,7 @@ if TYPE_CHECKING:
     from hackamore.testing.simulation.state import Agent
 
 _TOOL_EVENTS = frozenset({"PermissionRequest", "PostToolUse", "PostToolUseFailure", "PreToolUse"})
-_WITHOUT_MODE_TEXT = (
-    "DirectoryAdded MessageDisplay PostCompact PostModelSwitch PreCompact PreModelSwitch SessionEnd SessionStart StopFailure "
-    "SubagentStart"
-)
-_WITHOUT_MODE = frozenset(_WITHOUT_MODE_TEXT.split())
+_WITHOUT_MODE = frozenset(FACTS["hooks_without_mode"])
 """Events whose input lacks the permission mode."""
 
 
@@ -149,7 +145,7 @@ class Hooks(Part):
             return {CRASHED: problem}
         if event == "Stop":
             self._warn(event, problem)
-        failure = {"PreToolUse": _FAILED_TEXT, "SubagentStart": problem}.get(event)
+        failure = {"PreToolUse": TEXTS["hook_failed"], "SubagentStart": problem}.get(event)
         return {FAILED: failure} if failure is not None else {}
 
     def run(
@@ -182,10 +178,6 @@ CRASHED = "crashed"
 _ENDS_THE_CLI = ("UserPromptSubmit", "PostToolBatch")
 FAILED = "failed"
 """The key of a text in place of an output: the hook has failed, and its tool or subagent does not run."""
-_FAILED_TEXT = (
-    "PreToolUse hook failed with an unexpected error. The tool call was not executed; other configured hooks may not have "
-    + "completed."
-)
 
 
 def _matches(matcher: Any, subject: str) -> bool:

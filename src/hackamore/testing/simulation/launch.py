@@ -10,6 +10,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from hackamore.testing.simulation.facts import FACTS
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
@@ -17,53 +19,17 @@ VERSION = "2.1.330"
 """The version of the CLI that is simulated."""
 
 PERMISSION_MODES = ("acceptEdits", "auto", "bypassPermissions", "default", "dontAsk", "plan")
-MODELS = {
-    "default": "claude-opus-5-5",
-    "opus": "claude-opus-5-5",
-    "fable": "claude-fable-5-2",
-    "sonnet": "claude-sonnet-5-5",
-    "haiku": "claude-haiku-5-5",
-}
+MODELS: dict[str, str] = FACTS["models"]
 """The models that names stand for."""
 
 _Kind = Literal["switch", "value", "list", "optional"]
-_SWITCHES = (
-    "allow-dangerously-skip-permissions await-initialize ax-screen-reader bare brief chrome continue dangerously-skip-permissions desktop "
-    "disable-slash-commands exclude-dynamic-system-prompt-sections fork-session forward-subagent-text ide include-hook-events "
-    "include-partial-messages no-chrome no-session-persistence print replay-user-messages restricted safe-mode strict-mcp-config tmux "
-    "verbose"
-)
-_VALUES = (
-    "agent agents append-system-prompt append-system-prompt-file autocompact debug-file effort environment fallback-model input-format "
-    "json-schema managed-settings max-budget-usd max-thinking-tokens max-turns model name output-format permission-mode "
-    "permission-prompt-tool permission-prompts plugin-dir plugin-dir-no-mcp plugin-url project-config-root "
-    "remote-control-session-name-prefix resume-drops-turn resume-session-at session-id setting-sources settings system-prompt "
-    "system-prompt-file system-prompt-snapshot task-budget thinking thinking-display"
-)
-_LISTS = "add-dir allowedTools allowed-tools betas disallowedTools disallowed-tools file mcp-config tools"
-_OPTIONAL = "bg background cloud debug from-pr prompt-suggestions remote-control resume teleport worktree"
-_KINDS: dict[str, _Kind] = {
-    **dict.fromkeys(_SWITCHES.split(), "switch"),
-    **dict.fromkeys(_VALUES.split(), "value"),
-    **dict.fromkeys(_LISTS.split(), "list"),
-    **dict.fromkeys(_OPTIONAL.split(), "optional"),
-}
+_KINDS: dict[str, _Kind] = {name: kind for kind, names in FACTS["flags"].items() for name in names}
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
-_CHOICES = {
-    "output-format": ("text", "json", "stream-json"),
-    "input-format": ("text", "stream-json"),
-    "permission-mode": (*PERMISSION_MODES, "manual"),
-}
 _PLACES = {"output-format": "format", "input-format": "format", "permission-mode": "mode"}
 _NUMBERS = {
     "max-turns": ("turns", "must be a number"),
     "max-budget-usd": ("amount", "--max-budget-usd must be a number greater than 0"),
 }
-_COMMANDS = (
-    "agents attach auth auto-mode doctor gateway import install kill logs mcp plugin plugins purge respawn rm setup-token stop "
-    "ultrareview update upgrade"
-)
-_SHORT = {"-p": "print", "-c": "continue", "-r": "resume", "-d": "debug", "-n": "name", "-w": "worktree"}
 _SAME = {"allowed-tools": "allowedTools", "disallowed-tools": "disallowedTools"}
 
 
@@ -121,7 +87,7 @@ def parse_launch(argv: Sequence[str], environment: Mapping[str, str], cwd: str |
             words.append(part)
             continue
         flag, equals, value = part.partition("=")
-        name = _SHORT.get(flag, flag[2:] if flag.startswith("--") else "")
+        name = FACTS["short_flags"].get(flag, flag[2:] if flag.startswith("--") else "")
         kind = _KINDS.get(name)
         if kind is None:
             refusal = refusal or f"error: unknown option '{flag}'"
@@ -204,13 +170,13 @@ def _build(
 
 def _command(words: list[str]) -> str | None:
     """Refuse a command: the first word is one, or a prompt."""
-    if words[:1] and words[0] in _COMMANDS.split():
+    if words[:1] and words[0] in FACTS["cli_commands"]:
         return f"error: the simulated CLI has no command '{words[0]}': it plays conversations only"
     return None
 
 
 def _complaint(found: dict[str, list[str]], last: Callable[[str], str | None]) -> str | None:
-    for name, choices in _CHOICES.items():
+    for name, choices in FACTS["choices"].items():
         value = last(name)
         if value is not None and value not in choices:
             mark = '"' if name == "permission-mode" else ""

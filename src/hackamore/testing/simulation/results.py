@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hackamore.testing.script.steps import Calls, Says
+from hackamore.testing.simulation.facts import FACTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -13,9 +14,7 @@ if TYPE_CHECKING:
     from hackamore.testing.script.steps import ScriptStep
 
 NO_OUTPUT = "(Bash completed with no output)"
-_SILENT = frozenset(
-    ["mv", "cp", "rm", "mkdir", "rmdir", "chmod", "chown", "chgrp", "touch", "ln", "cd", "export", "unset", "wait"]
-)
+_SILENT = frozenset(FACTS["silent_commands"])
 IN_CONTEXT = " (file state is current in your context — no need to Read it back)"
 
 

@@ -9,49 +9,18 @@ import shlex
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
+from hackamore.testing.simulation.facts import FACTS, TEXTS
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 EDITS = frozenset({"Edit", "NotebookEdit", "Write"})
-_UNASKED_TEXT = (
-    "CronList Glob Grep ListAgents Read ReportFindings ScheduleWakeup SendMessage StructuredOutput Task TaskOutput TaskStop "
-    "ToolSearch"
-)
-UNASKED = frozenset(_UNASKED_TEXT.split())
+UNASKED = frozenset(FACTS["unasked_tools"])
 """Tools without a permission request."""
-_READING_TEXT = (
-    "cat date df du echo false find grep head ls printf pwd sleep sort stat tail test true uname uniq wc which whoami"
-)
-_READING = frozenset(_READING_TEXT.split())
-_FILE_COMMANDS = frozenset(["touch", "mkdir", "rm", "rmdir", "mv", "cp", "sed"])
+_READING = frozenset(FACTS["reading_commands"])
+_FILE_COMMANDS = frozenset(FACTS["file_commands"])
 """Commands that `acceptEdits` allows inside the working directory."""
 _OPERATORS = frozenset(["|", "||", "&&", ";", "&"])
-
-
-_NO_WAY_AROUND = (
-    "IMPORTANT: You *may* attempt to accomplish this action using other tools that might naturally be used to accomplish this goal, e.g. "
-    "using head instead of cat. But you *should not* attempt to work around this denial in malicious ways, e.g. do not use your ability to "
-    "run tests to execute non-test actions. You should only try to work around this restriction in reasonable ways that do not attempt to "
-    "bypass the intent behind this denial. If you believe this capability is essential to complete the user's request, STOP and explain "
-    "to the user what you were trying to do and why you need this permission. Let the user decide how to proceed."
-)
-_ASKS_BEFORE = (
-    "The path is inside the working directories for this session ('{folder}'), and Claude Code asks before a shell command creates, "
-    "changes or removes files there."
-)
-
-
-_OUTSIDE = {
-    False: (
-        "{command} in '{path}' needs approval. The path is outside the working directories for this session ('{folder}'). Allowing runs "
-        "the command as written."
-    ),
-    True: (
-        "{command} in '{path}' was blocked. For security, Claude Code may only {does} the allowed working directories for this session: "
-        "'{folder}'."
-    ),
-}
-"""Why a command is denied that has a path outside: one that changes files, and one that reads."""
 _DOES = {"cat": "concatenate files from", "ls": "list files in", "head": "read the beginning of files from"}
 _SUBCOMMAND = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
@@ -111,7 +80,7 @@ def judge(
     if edits and (tool in EDITS or (tool == "Bash" and not no_edits)):
         return Verdict("allow", "subcommandResults" if tool == "Bash" else "mode")
     if mode == "dontAsk":
-        message = f"Permission to use {tool} has been denied because Claude Code is running in don't ask mode. {_NO_WAY_AROUND}"
+        message = f"Permission to use {tool} has been denied because Claude Code is running in don't ask mode. {TEXTS['no_way_around']}"
         return Verdict("deny", "mode", message)
     compound = tool == "Bash" and open_parts not in ([], [str(arguments.get("command", ""))])
     reason = "subcommandResults" if compound else "workingDir" if outside is not None and tool != "Bash" else None
@@ -125,11 +94,11 @@ def judge(
         parts = "parts require" if len(no_edits) > 1 else "part requires"
         what = f"This Bash command contains multiple operations. The following {parts} approval: {', '.join(no_edits)}"
     elif outside is not None and tool == "Bash":
-        what = _OUTSIDE[not open_parts].format(
+        what = TEXTS["changes_outside" if open_parts else "reads_outside"].format(
             command=_words(arguments)[0], path=outside, does=_DOES.get(_words(arguments)[0], "read"), folder=folders[0]
         )
     elif (path := blocked_path(tool, arguments, folders)) is not None:
-        what = f"{_words(arguments)[0]} in '{path}' needs approval. {_ASKS_BEFORE.format(folder=folders[0])}"
+        what = f"{_words(arguments)[0]} in '{path}' needs approval. {TEXTS['asks_before'].format(folder=folders[0])}"
     else:
         use = f"write to {arguments.get('file_path')}" if tool in EDITS else f"use {tool}"
         use = f"read from {arguments.get('file_path')}" if tool == "Read" else use

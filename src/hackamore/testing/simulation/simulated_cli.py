@@ -428,7 +428,6 @@ class _State:
         return run
 
     def save(self, run: ScriptRun) -> None:
-        """Write the state of a run."""
         if self.file is not None and (data := run.save()) != self._saved:
             self._saved = data
             part = self.file.with_name(f"{self.file.name}.{os.getpid()}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hackamore.activity.prices import Tokens
 from hackamore.testing.script.run import SessionRecord
-from hackamore.testing.simulation.facts import A_REPLY, ASKING_TOOLS, NO_SUBAGENTS, TOOLS, cost_of
+from hackamore.testing.simulation.facts import A_REPLY, FACTS, TEXTS, cost_of
 from hackamore.testing.simulation.launch import is_uuid, resolve_model
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ class SessionState:
         self._by_model_before: dict[str, Tokens] = {}
         self.results: int = 0  # results in this process
         self.denials: list[dict[str, Any]] = []  # tools denied since the last result
-        self.agent_stats: dict[str, Any] = deepcopy(NO_SUBAGENTS)
+        self.agent_stats: dict[str, Any] = deepcopy(FACTS["no_subagents"])
         self.record: SessionRecord = SessionRecord()  # the counts over all processes of the session
         self.resumes: bool = False  # the process continues an earlier session
 
@@ -187,10 +187,7 @@ class SessionState:
         if launch.resume is not None and not run.knows(launch.resume):
             if not is_uuid(launch.resume):
                 self.session_id = self._new_session_id()
-                return (
-                    "Error: --resume requires a valid session ID or session title when used with --print. Usage: claude -p --resume "
-                    f'<session-id|title>. Provided value "{launch.resume}" is not a UUID and does not match any session title.'
-                )
+                return TEXTS["no_such_session"].format(resume=launch.resume)
             self.session_id = launch.resume
             return f"No conversation found with session ID: {launch.resume}"
         if launch.resume is None and run.knows(launch.session_id):
@@ -213,7 +210,7 @@ class SessionState:
         self._by_model_before = {}
         self.prompt_id = None
         self.used = set()
-        self.agent_stats = deepcopy(NO_SUBAGENTS)
+        self.agent_stats = deepcopy(FACTS["no_subagents"])
 
     def new_number(self) -> int:
         """Return a number that is unique in the run of the script; the same run gives the same numbers."""
@@ -234,9 +231,9 @@ class SessionState:
     def tools(self) -> list[str]:
         """Return the names of the tools that the model may call."""
         launch = self.launch
-        names = set(TOOLS if launch.tools is None else launch.tools)
+        names = set(FACTS["tools"] if launch.tools is None else launch.tools)
         if launch.asks_host and launch.tools is None:
-            names.update(ASKING_TOOLS)
+            names.update(FACTS["asking_tools"])  # they exist only if the host answers questions
         if launch.json_schema is not None:
             names.add("StructuredOutput")
         if launch.tools is None and "Bash" in self.denied:

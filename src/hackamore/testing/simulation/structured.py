@@ -102,10 +102,6 @@ def _text(value: Any) -> str:
 
 TRIES = 5
 """Calls of `StructuredOutput` with output that does not fit the schema, until the turn fails."""
-ENFORCED = (
-    "[structured-output-enforce] You MUST call the StructuredOutput tool to complete this request. Call this tool now."
-)
-"""The text for the model, once in a turn, if it ends without the structured output."""
 
 
 class StructuredOutput:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hackamore.testing.simulation.core import Part
+from hackamore.testing.simulation.facts import FACTS, TEXTS
 from hackamore.testing.simulation.results import Outcome, last_text
 from hackamore.testing.simulation.state import Task
 
@@ -13,21 +14,7 @@ if TYPE_CHECKING:
     from hackamore.testing.simulation.core import Core
     from hackamore.testing.simulation.state import Agent
 
-AGENT_ENDED = (
-    '<summary>Agent "{task}" finished</summary>\n<note>A task-notification fires each time this agent stops with no live background '
-    "children of its own. The user can send it another message and resume it, so the same task-id may notify more than once.</note>\n"
-    "<result>{result}</result>\n<usage><subagent_tokens>15</subagent_tokens><tool_uses>{uses}</tool_uses>"
-    "<duration_ms>1</duration_ms></usage>"
-)
-_ACTIVITIES = {
-    "Edit": ("Editing", "file_path"),
-    "Glob": ("Finding", "pattern"),
-    "Grep": ("Searching for", "pattern"),
-    "Read": ("Reading", "file_path"),
-    "WebFetch": ("Fetching", "url"),
-    "WebSearch": ("Searching for", "query"),
-    "Write": ("Writing", "file_path"),
-}
+_ACTIVITIES: dict[str, tuple[str, str]] = FACTS["activities"]
 """Texts about tools that run, with the input that they name."""
 
 
@@ -60,10 +47,7 @@ class Tasks(Part):
         task = Task(*self.new_ids("b"), call_id, description)
         self.add(task)
         self.started(task, is_backgrounded=True, task_type="local_bash")
-        text = (
-            f"Command running in background with ID: {task.id}. Output is being written to: {self.file(task.id)}. "
-            "You will be notified when it completes. To check interim output, use Read on that file path."
-        )
+        text = TEXTS["in_background"].format(id=task.id, file=self.file(task.id))
         structured = {
             "stdout": "",
             "stderr": "",
@@ -117,7 +101,7 @@ class Tasks(Part):
             about += f"<summary>{step.summary or _summary(task, step.status, step.exit_code)}</summary>"
         else:
             uses = len(self.uses(task.id))
-            about += AGENT_ENDED.format(
+            about += TEXTS["agent_ended"].format(
                 task=task.description, result=step.summary or last_text(task.call.agent), uses=uses
             )
         return f"<task-notification>\n{about}\n</task-notification>"

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from hackamore.testing.script import steps
 from hackamore.testing.simulation import frames
 from hackamore.testing.simulation.core import Interruption, NotInterrupted, Part, Pause, never
-from hackamore.testing.simulation.facts import RETRY_ERRORS, TIME, failure_text, limit_text
+from hackamore.testing.simulation.facts import RETRY_ERRORS, TEXTS, TIME, failure_text, limit_text
 from hackamore.testing.simulation.replies import Replies, take_reply
 from hackamore.testing.simulation.results import last_text
 from hackamore.testing.simulation.state import Agent
-from hackamore.testing.simulation.structured import ENFORCED, TRIES
+from hackamore.testing.simulation.structured import TRIES
 from hackamore.testing.simulation.tools import Tools, stop_fields
 
 if TYPE_CHECKING:
@@ -24,21 +24,6 @@ if TYPE_CHECKING:
     from hackamore.testing.simulation.structured import StructuredOutput
     from hackamore.testing.simulation.tasks import Tasks
     from hackamore.testing.simulation.tools import RunTool
-
-CONTINUED = (
-    "This session is being continued from a previous conversation that ran out of context. The summary below covers the earlier "
-    "portion of the conversation.\n\n<system-reminder>\n<tools-used-before-summary>{tools}</tools-used-before-summary>\n"
-    "</system-reminder>\nSummary:\n{summary}\n\nIf you need specific details from before compaction (like exact code snippets, error "
-    "messages, or content you generated), read the full transcript at: {transcript}\nContinue the conversation from where it left off "
-    "without asking the user any further questions. Resume directly — do not acknowledge the summary, do not recap what was happening, "
-    'do not preface with "I\'ll continue" or similar. Pick up the last task as if the break never happened.'
-)
-KEPT = (
-    "\n\nThe messages after this summary are the most recent messages from before compaction, kept verbatim. The summary was written "
-    "without seeing them, so something it says has not happened yet may already have happened in them."
-)
-"""The end of that text, if the conversation is long enough that its last messages are kept."""
-
 
 MAX_RETRIES = 10
 LATE_PROMPT_SECONDS = 5.0
@@ -287,7 +272,7 @@ class Conversation(Part):
         enforced = self.structured.schema is not None and not self.structured.enforced
         if enforced:
             self.structured.enforced = True
-            self._say_synthetic(ENFORCED)
+            self._say_synthetic(TEXTS["enforced"])
         text = "\n".join(step.text for step in reply if isinstance(step, steps.Says))
         if (yield from self._sent_on(text)) or enforced:
             turn.stop_hook_active = True
@@ -488,7 +473,7 @@ class Conversation(Part):
             agent = Agent(*self.tasks.new_ids("a"), "", "", "", background=False)
             yield from hooks.run("SubagentStop", stop_fields(agent.id, summary, state.at_work()), agent=agent)
         yield from hooks.run("SessionStart", {"source": "compact", "model": state.model}, effort=False)
-        kept = KEPT if state.replies > 1 else ""
+        kept = TEXTS["kept"] if state.replies > 1 else ""
         state.replied()
         yield from hooks.run("PostCompact", {"trigger": step.trigger, "compact_summary": summary}, effort=False)
         host.system("status", status=None, compact_result="success")
@@ -496,7 +481,7 @@ class Conversation(Part):
             host.emit(frames.init(state, self.turn.uuids))
         metadata = {"trigger": step.trigger, "pre_tokens": 15 * state.replies, "post_tokens": 15, "duration_ms": 1}
         host.system("compact_boundary", compact_metadata=metadata)
-        text = CONTINUED.format(
+        text = TEXTS["continued"].format(
             summary=step.summary, transcript=state.transcript_path, tools=", ".join(sorted(state.used))
         )
         host.user(text + kept, isReplay=False, isSynthetic=True)

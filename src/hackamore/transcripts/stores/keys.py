@@ -165,24 +165,13 @@ class Adapter:
 
     # -- in threads ----------------------------------------------------------------------------------------------------
 
-    def _append(self, place: Place, entries: list[Any]) -> None:
-        raise NotImplementedError
-
-    def _load(self, place: Place) -> list[Any] | None:
-        raise NotImplementedError
-
-    def _delete(self, place: Place) -> None:
-        raise NotImplementedError
-
-    def _sessions(self, project: str) -> list[tuple[str, int]]:
-        raise NotImplementedError
-
-    def _parts(self, project: str, session: str) -> list[str]:
-        raise NotImplementedError
-
-    def _projects(self, session: str) -> list[str]:
-        """Return the projects that have a session, the one with the last append first."""
-        raise NotImplementedError
+    _append: Callable[[Place, list[Any]], None]
+    _load: Callable[[Place], list[Any] | None]
+    _delete: Callable[[Place], None]
+    _sessions: Callable[[str], list[tuple[str, int]]]
+    _parts: Callable[[str, str], list[str]]
+    _projects: Callable[[str], list[str]]
+    """Returns the projects that have a session, the one with the last append first."""
 
 
 class Tables(Adapter):

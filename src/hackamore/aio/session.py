@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from hackamore.options.options import Options
     from hackamore.options.retry import Retry
     from hackamore.transports.base import AsyncTransport, TransportSource
+    from hackamore.transports.process.child import ChildProcess
 
 __all__ = ["EventCursor", "MessageCursor", "QuerySession", "Session", "Steered", "Turn", "start_session"]
 
@@ -94,7 +95,8 @@ class SessionRunner(Generic[A]):
         self.transport: AsyncTransport
         core = weakref.ref(self.core)
         guarded = with_guards(self.core.options, _reporter(weakref.ref(self.seam), core), _ids_of(core))
-        self.transport, self._own_transport = open_async(transport, lambda: child_process(guarded), guarded)
+        self._child: ChildProcess | None = None
+        self.transport, self._own_transport = open_async(transport, lambda: self._make_child(guarded), guarded)
         if self.core.storing is not None and self.core.options.session_store is not None:
             store = self.core.options.session_store
             self.core.storing.use(append_of(store, self.core.options.timeouts.store))
@@ -105,6 +107,10 @@ class SessionRunner(Generic[A]):
         self._preparation: Preparation | None = None
         self._preparing: Preparing | None = None
         self._private: Private | None = None
+
+    def _make_child(self, options: Options) -> Any:
+        self._child = child_process(options, options.timeouts.stop_grace if self.core.kind == "query" else None)
+        return self._child
 
     async def begin(self, *, resumable: bool = False) -> None:
         """Start the CLI and return when it is ready. Further calls wait for the same start.
@@ -193,9 +199,18 @@ class SessionRunner(Generic[A]):
         if private is not None:
             remove_folder(private.folder)
 
-    async def stop(self) -> None:
-        """Interrupt a running turn and stop the CLI. When this returns, no process is left. Idempotent."""
+    async def stop(self, seconds: float | None = None) -> None:
+        """Interrupt a running turn and stop the CLI. Idempotent.
+
+        Args:
+            seconds: time limit, after which the process is ended behind the caller; None for that of the child process, if it has one.
+        """
         core, seam = self.core, self.seam
+        if self._child is not None:
+            self._child.stop_seconds = self._child.stop_seconds if seconds is None else seconds
+            seconds = self._child.seconds_left()
+        if seconds is not None:
+            core.stop.limit(seconds)
         with seam.lock:
             core.stop.ask()
             if self._preparation is not None:
@@ -568,18 +583,21 @@ class Session(OtherShell, SessionBase, Operations):
         with short_traceback:
             await self._life.begin()
 
-    async def stop(self) -> None:
-        """Interrupt a running turn and stop the CLI. When this returns, no process is left.
+    async def stop(self, *, timeout: float | None = None) -> None:
+        """Interrupt a running turn and stop the CLI. When this returns, no process is left, unless `timeout` passed.
 
         Idempotent; may be called from any task, even of another event loop. Cancellation does not shorten it. All pending calls fail
         with `SessionClosedError`.
+
+        Args:
+            timeout: seconds to wait. A local CLI that ignores signals is then killed and reaped behind the caller. None waits for that.
 
         Example:
             ::
 
                 await session.stop()
         """
-        await self._life.stop()
+        await self._life.stop(checked_timeout(timeout))
 
     async def aclose(self) -> None:
         """Stop the session: the same as `stop()`, for `contextlib` and frameworks that close what they opened."""

@@ -282,7 +282,7 @@ class Conversation:
         if self._feeder is not None:
             self._feeder.cancel()
         with anyio.CancelScope(shield=True):
-            await self._session.stop()
+            await self._session.stop(timeout=self._session.options.timeouts.stop_grace)
 
 
 def _error_result_text(result: Mapping[str, Any]) -> str:

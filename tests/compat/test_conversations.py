@@ -226,6 +226,25 @@ async def test_a_transport_of_a_program_carries_a_query() -> None:
     assert peer.closed
 
 
+async def test_the_uuid_of_a_frame_is_that_of_the_program() -> None:
+    own = "0badcafe-0000-4000-8000-000000000001"
+    frame = {"type": "user", "message": {"role": "user", "content": "one"}}
+
+    async def frames() -> AsyncIterator[dict[str, Any]]:
+        yield {**frame, "uuid": own, "parent_tool_use_id": "t"}
+        yield frame
+
+    script = Script().user("one").says("ONE").user("one").says("TWO")
+    with SimulatedCLI(script) as cli:
+        use(transport=cli)
+        results = [message async for message in query(prompt=frames()) if isinstance(message, ResultMessage)]
+    assert [result.user_message_uuid for result in results] == [own, None]
+    peer = Peer()
+    _ = [message async for message in query(prompt=frames(), transport=peer)]
+    sent = [written for written in peer.written if written["type"] == "user"]
+    assert (sent[0]["uuid"], sent[0]["parent_tool_use_id"]) == (own, "t")
+
+
 @shows("compat.programs.transport")
 async def test_a_frame_that_a_transport_refuses_is_raised_where_it_was_sent() -> None:
     client = ClaudeSDKClient(transport=Peer(refuses=OSError("the line is cut")))

@@ -21,7 +21,7 @@ from hackamore._engine.queries.ending import TextDeltas
 from hackamore._engine.queries.outcomes import CollectResult, require_format
 from hackamore._engine.queries.plain import with_guards
 from hackamore._engine.queries.retrying import Attempts
-from hackamore._engine.session.core import SessionBase, SessionCore, checked_content, prompt_fields, sent_servers
+from hackamore._engine.session.core import SessionBase, SessionCore, checked_content, sent_prompt, sent_servers
 from hackamore._engine.session.events import SessionEvent
 from hackamore._engine.session.readers import Inbox, Progress, Readers, TurnBase
 from hackamore._engine.session.steering import SteeredQuery
@@ -637,13 +637,21 @@ class Session(OtherShell, SessionBase, Operations):
 
     # -- talking -------------------------------------------------------------------------------------------------------
 
-    def send(self, prompt: Prompt, *, priority: Priority | None = None, extra: Mapping[str, Any] | None = None) -> Turn:
+    def send(
+        self,
+        prompt: Prompt | Mapping[str, Any],
+        *,
+        priority: Priority | None = None,
+        extra: Mapping[str, Any] | None = None,
+        uuid: str | None = None,
+    ) -> Turn:
         """Send a prompt and return its turn immediately.
 
         Args:
-            prompt: a text, or a list of content blocks.
+            prompt: a text, a list of content blocks, or a whole user frame as a dict.
             priority: when the CLI reads the prompt if a turn is running: `now`, `next` or `later`; None leaves it to the CLI.
             extra: further fields of the frame, by their names on the wire, such as `{"shouldQuery": False}`.
+            uuid: the id of the turn, with which the CLI names it; None for that of the frame, or else for a random one.
 
         Returns:
             The turn of the prompt: iterate over it, or wait for `turn.result()`.
@@ -651,6 +659,7 @@ class Session(OtherShell, SessionBase, Operations):
         Raises:
             TypeError: `prompt` or `extra` has an unsupported type.
             ValueError: JSON cannot represent the prompt, or `priority` or a name in `extra` is not allowed.
+            OptionsError: the uuid is malformed, or another prompt of the session has it; nothing was sent.
             SessionNotStartedError: the session was not started.
             SessionClosedError: the session is over.
 
@@ -663,9 +672,9 @@ class Session(OtherShell, SessionBase, Operations):
         seam = self._seam
         with short_traceback:
             self._require_start("send")
-            fields = prompt_fields(priority, extra)
+            content, turn_id, fields = sent_prompt(prompt, priority, extra, uuid)
             with seam.entered():
-                progress = self._core.send(prompt, fields, time.monotonic(), context=context_for_thread())
+                progress = self._core.send(content, fields, time.monotonic(), turn_id, context_for_thread())
                 turn = Turn(progress, self, seam)
                 seam.wake()
         seam.give_way()

@@ -26,8 +26,8 @@ from hackamore.compat.claude_agent_sdk._shapes import ClaudeAgentOptions, Messag
 from hackamore.runtime.log import logger
 from hackamore.transports.base import LaunchPlan
 
-_OWN = ("type", "message", "uuid", "priority")
-"""Fields of a prompt's frame that are arguments of `Session.send`."""
+_NAMING = {"user_message_uuid", "user_message_uuids"}
+"""Fields in which the CLI names prompts."""
 
 
 class TransportAdapter:
@@ -128,6 +128,7 @@ class Conversation:
         self._error_result: dict[str, Any] | None = None
         self._ceiling: float | None = None  # seconds that a run may continue after its result
         self._env = options.env
+        self._given: set[str | None] = set()  # the uuids that the program gave to its prompts
         self._last_result = False
         self._cursor: Any = None
         self._over = False
@@ -178,12 +179,10 @@ class Conversation:
         return error if refused else sdk.CLIConnectionError(f"Failed to start Claude Code: {error}")
 
     async def send(self, frame: Mapping[str, Any]) -> None:
-        extra = {name: value for name, value in frame.items() if name not in _OWN}
-        message = frame.get("message")
-        content = message.get("content") if isinstance(message, Mapping) else None
         before = 0 if self._adapter is None else self._adapter.sent
+        self._given.add(frame.get("uuid"))
         try:
-            await self._session.send(content, priority=frame.get("priority"), extra=extra)  # type: ignore[arg-type]
+            await self._session.send({"type": "user", **frame})
         except errors.SessionClosedError as error:
             code = self._session.exit_code
             ended = f"terminated process (exit code: {code})" if code is not None else "a session that is over"
@@ -228,8 +227,10 @@ class Conversation:
                 if problem is not None:
                     raise problem from problem.__cause__ or end
                 break
-            # Only prompts of Hackamore have a uuid for the CLI to name.
-            data = {name: value for name, value in message.data.items() if not name.startswith("user_message_uuid")}
+            data = dict(message.data)
+            for name in _NAMING & data.keys():  # the program knows no ids but its own
+                if not self._given.intersection([data[name]] if isinstance(data[name], str) else data[name] or ()):
+                    del data[name]
             state = data.get("type") == "system" and data.get("subtype") == "session_state_changed"
             if state and data.get("sdk_host_only") is True:
                 continue

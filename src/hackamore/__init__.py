@@ -66,7 +66,8 @@ PLACES: dict[str, str] = {
         "hackamore._engine.queries.prompts": "Prompt",
         "hackamore._engine.queries.outcomes": "CollectResult RunResult",
         "hackamore.permissions": (
-            "AddDirectories AddRules Allow Deny PermissionRequest PermissionRule RemoveDirectories RemoveRules ReplaceRules SetMode"
+            "AddDirectories AddRules Allow Deny PermissionRequest PermissionRule PermissionUpdate RemoveDirectories RemoveRules "
+            "ReplaceRules SetMode UnknownPermissionUpdate"
         ),
         "hackamore._engine.protocol.states.session": "SessionActivity SessionState TurnState",
         "hackamore._engine.session.events": (

@@ -22,7 +22,6 @@ _HERE: dict[str, str] = {
     "PermissionResult": "Use `Allow | Deny`.",
     "PermissionResultAllow": "Hackamore calls it `Allow`.",
     "PermissionResultDeny": "Hackamore calls it `Deny`.",
-    "PermissionUpdate": "Use `AddRules`, `ReplaceRules`, `RemoveRules`, `SetMode`, `AddDirectories` or `RemoveDirectories`.",
     "SdkMcpTool": "Hackamore calls it `Tool`.",
     "SdkBeta": "Use `str`.",
     "SystemInitData": "Use `hackamore.messages.InitMessage`.",

@@ -262,4 +262,7 @@ async def test_an_exception_of_connect_is_raised_as_it_is(caplog: pytest.LogCapt
     with pytest.raises(ConnectionRefusedError, match="no route") as raised:
         await ClaudeSDKClient(transport=Broken()).connect()
     assert str(raised.value.__cause__) == "the cause"
+    with pytest.raises(ConnectionRefusedError, match="no route") as raised:
+        _ = [message async for message in query(prompt="go", transport=Broken())]
+    assert str(raised.value.__cause__) == "the cause"
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []

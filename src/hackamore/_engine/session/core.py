@@ -574,7 +574,9 @@ def driver_error(error: Exception) -> HackamoreError:
     if isinstance(error, HackamoreError):
         return error
     logger.error("a session's driver failed", exc_info=error)
-    return SessionClosedError(expected=False, reason=f"{type(error).__name__}: {error}")
+    failure = SessionClosedError(expected=False, reason=f"{type(error).__name__}: {error}")
+    failure.__cause__ = error
+    return failure
 
 
 def _log(log: SessionLog, event: core_events.Event) -> None:

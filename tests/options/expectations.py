@@ -201,10 +201,12 @@ CASES: dict[str, list[Case]] = {
                 }
             },
             ("--exclude-dynamic-system-prompt-sections", "--system-prompt-snapshot=off"),
+            {"excludeDynamicSections": True, "systemPromptSnapshot": False},  # for a peer that a transport has started
         ),
         Case(
             {"system_prompt": SystemPromptCustom(prompt="p", snapshot=True)},
             ("--system-prompt=p", "--system-prompt-snapshot=on"),
+            {"systemPromptSnapshot": True},
         ),
         Case({"system_prompt": {"type": "custom", "prompt": ["a"]}}, (), {"systemPrompt": ["a"]}, session=True),
     ],
@@ -417,7 +419,9 @@ CASES: dict[str, list[Case]] = {
     ],
     "include_partial_messages": [Case({"include_partial_messages": True}, ("--include-partial-messages",))],
     "include_hook_events": [Case({"include_hook_events": True}, ("--include-hook-events",))],
-    "forward_subagent_text": [Case({"forward_subagent_text": True}, ("--forward-subagent-text",))],
+    "forward_subagent_text": [
+        Case({"forward_subagent_text": True}, ("--forward-subagent-text",), {"forwardSubagentText": True})
+    ],
     "prompt_suggestions": [Case({"prompt_suggestions": True}, ("--prompt-suggestions=true",))],
     "agent_progress_summaries": [
         Case({"agent_progress_summaries": True}, (), {"agentProgressSummaries": True}, session=True)

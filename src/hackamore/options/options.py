@@ -77,6 +77,7 @@ if TYPE_CHECKING:
         deprecated: str
         way_out: str
         since: str
+        field: str
         merge: Literal["replace", "deep", "together"]
         variable: Literal["", "text", "function"]
         refused: Refusal
@@ -122,6 +123,7 @@ class Row:
     deprecated: str = ""  # the replacement, for the warning `DEPRECATED_OPTION`
     way_out: str = "Make it shorter."  # the advice for a value that is too long for one argument
     since: str = ""  # the lowest CLI version that knows it, if that is known
+    field: str = ""  # the field of `initialize` that repeats the flag
     # how `Options.load` combines two sources: the higher one wins, mappings are merged deeply, or both are joined
     merge: Literal["replace", "deep", "together"] = "replace"
     variable: Literal["", "text", "function"] = ""
@@ -482,7 +484,9 @@ class Options(Checked):
     """True delivers text while the model writes it, as `StreamEvent` messages."""
     include_hook_events: bool = option(boolean, flag("--include-hook-events", "switch", place=27), default=False)
     """True delivers messages about hooks that start, progress and end."""
-    forward_subagent_text: bool = option(boolean, flag("--forward-subagent-text", "switch", place=28), default=False)
+    forward_subagent_text: bool = option(
+        boolean, flag("--forward-subagent-text", "switch", place=28, field="forwardSubagentText"), default=False
+    )
     """True also delivers the text of subagents, not only their tool calls."""
     prompt_suggestions: bool = option(boolean, flag("--prompt-suggestions=true", "switch", place=29), default=False)
     """True delivers a suggestion for the user's next prompt after each turn."""

@@ -5,10 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Self
 
-import msgspec
-
-from hackamore.permissions import PermissionUpdate, UnknownPermissionUpdate
-
 
 @dataclass
 class PermissionRuleValue:
@@ -18,18 +14,28 @@ class PermissionRuleValue:
     rule_content: str | None = None
 
 
+# The field that each type of update needs, and that the CLI reads.
+_NEEDED: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("addRules", "replaceRules", "removeRules"), ("rules", "behavior")),
+    "setMode": ("mode",),
+    **dict.fromkeys(("addDirectories", "removeDirectories"), ("directories",)),
+}
+
+
 class PermissionUpdateMethods:
     """The way of a permission update to the wire and back."""
 
     def to_dict(self) -> dict[str, Any]:
-        given = {name: value for name, value in vars(self).items() if value is not None}
-        given["rules"] = [_rule(rule) for rule in given["rules"]] if "rules" in given else None
-        update = PermissionUpdate.from_wire({**given, "destination": given.get("destination") or "session"})
-        if isinstance(update, UnknownPermissionUpdate):
-            raise ValueError(
-                f"{self!r} cannot be sent: its type is unknown, or a field that the type needs is missing."
-            )
-        wire: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(update))
+        kind: Any = getattr(self, "type", None)
+        if kind not in _NEEDED:
+            known = ", ".join(_NEEDED)
+            raise ValueError(f"PermissionUpdate has type {kind!r}, which this version cannot send. Use one of {known}.")
+        wire: dict[str, Any] = {"type": kind, "destination": getattr(self, "destination", None) or "session"}
+        for name in _NEEDED[kind]:
+            value = getattr(self, name)
+            if value is None:
+                raise ValueError(f"PermissionUpdate(type={kind!r}) has no {name}. Set `{name}`: the CLI needs it.")
+            wire[name] = [_rule(rule) for rule in value] if name == "rules" else value
         return wire
 
     @classmethod

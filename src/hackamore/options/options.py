@@ -160,6 +160,11 @@ def flag(name: str, form: FlagForm = "value", *, text: str = "", **more: Unpack[
     return Row("argv", form, name, text, **more)
 
 
+def switch(name: str, **more: Unpack[_More]) -> Any:
+    """Return the option whose True is a bare flag."""
+    return option(boolean, flag(name, "switch", **more), default=False)
+
+
 def initialize(name: str, **more: Unpack[_More]) -> Row:
     """Return the row of a field of the `initialize` request."""
     return Row("initialize", "initialize", name, **more)
@@ -236,13 +241,17 @@ class Options(Checked):
         flag(
             "--append-system-prompt",
             place=2,
-            way_out="Put it into a file: extra_args={'append-system-prompt-file': PATH}.",
+            way_out="Put it into a file: append_system_prompt_file=PATH (`--append-system-prompt-file`).",
             yields_to="system_prompt",
         ),
         default=None,
         secret=True,
     )
     """Text after Claude Code's own system prompt; `system_prompt` wins over it, with a warning."""
+    append_system_prompt_file: str | os.PathLike[str] | None = option(
+        named_path, flag("--append-system-prompt-file", shown="PATH", refused="it names a file to read"), default=None
+    )
+    """A file whose text follows Claude Code's own system prompt."""
     plan_mode_instructions: str | None = option(text, initialize("planModeInstructions"), default=None, secret=True)
     """Replaces the workflow that plan mode describes to the model."""
     verbatim_prompts: bool = option(
@@ -351,6 +360,13 @@ class Options(Checked):
     )
     """Confines shell commands; `enabled` implies `failIfUnavailable` unless that is set."""
 
+    restricted: bool = switch("--restricted")
+    """True removes tools that run code, ignores settings files and confines file tools: for prompts of strangers."""
+    brief: bool = switch("--brief")
+    """True gives the model the tool SendUserMessage, with which it writes to the user."""
+    chrome: bool | None = option(boolean, special("argv", "`--chrome`, `--no-chrome`"), default=None)
+    """True gives the model Claude in Chrome, False removes it."""
+
     # -- Servers, agents, skills, plugins
 
     mcp_servers: Mapping[str, Any] | str | os.PathLike[str] = option(
@@ -367,7 +383,7 @@ class Options(Checked):
         secret=True,
     )
     """MCP servers by name: configs, lists of tools, tool servers, or the path of a config file."""
-    strict_mcp_config: bool = option(boolean, flag("--strict-mcp-config", "switch", place=30), default=False)
+    strict_mcp_config: bool = switch("--strict-mcp-config", place=30)
     """True uses only the servers given here, none from files."""
     mcp_servers_delivery: Literal["argv", "initialize"] = option(
         choice("argv", "initialize"),
@@ -399,6 +415,12 @@ class Options(Checked):
         default=(),
     )
     """Plugins in local folders."""
+    plugin_urls: Sequence[str] = option(
+        strings, flag("--plugin-url", "each", shown="URL", refused="they bring programs to run"), default=()
+    )
+    """Addresses of plugins to download, as .zip files, for this session."""
+    disable_slash_commands: bool = switch("--disable-slash-commands")
+    """True disables all skills and commands."""
     plugin_delivery: Literal["argv", "initialize"] = option(
         choice("argv", "initialize"), host("`--await-initialize` and `initialize.plugins`"), default="argv"
     )
@@ -446,20 +468,26 @@ class Options(Checked):
 
     # -- Conversation
 
-    continue_conversation: bool = option(
-        boolean, flag("--continue", "switch", place=17, chooses=True, yields_to="resume"), default=False
-    )
+    continue_conversation: bool = switch("--continue", place=17, chooses=True, yields_to="resume")
     """True continues the latest conversation of the folder; `resume` wins over it, with a warning."""
     resume: str | None = option(name_text, flag("--resume", place=18, chooses=True), default=None)
     """The id (or name) of the session to resume."""
     session_id: str | None = option(checks.uuid, flag("--session-id", place=19, chooses=True), default=None)
     """The UUID of the new session; with `resume` only together with `fork_session`."""
-    fork_session: bool = option(boolean, flag("--fork-session", "switch", place=31, chooses=True), default=False)
+    fork_session: bool = switch("--fork-session", place=31, chooses=True)
     """With `resume`: True resumes a copy under a new id and leaves the original unchanged."""
     resume_session_at: str | None = option(name_text, flag("--resume-session-at", place=32, chooses=True), default=None)
     """Resumes only up to this message (its UUID)."""
     resume_drops_turn: str | None = option(text, flag("--resume-drops-turn", place=33, chooses=True), default=None)
     """The UUID of the one prompt that `resume_session_at` may cut off; the CLI refuses any other."""
+    session_name: str | None = option(name_text, flag("--name"), default=None)
+    """The name of the session in lists; `resume` takes it."""
+    worktree: bool | str = option(
+        checks.debug, flag("--worktree", text="`--worktree`, `--worktree=NAME`"), default=False
+    )
+    """True works in a new worktree of the repository; a text is its name."""
+    autocompact: int | None = option(integer(100_000), flag("--autocompact"), default=None)
+    """The tokens at which the CLI compacts the conversation, 100,000 or more."""
     persist_session: bool = option(boolean, flag("--no-session-persistence", "off", place=34), default=True)
     """False writes no transcript: the session cannot be resumed."""
     enable_file_checkpointing: bool = option(
@@ -478,18 +506,16 @@ class Options(Checked):
 
     # -- Messages to deliver
 
-    include_partial_messages: bool = option(
-        boolean, flag("--include-partial-messages", "switch", place=26), default=False
-    )
+    include_partial_messages: bool = switch("--include-partial-messages", place=26)
     """True delivers text while the model writes it, as `StreamEvent` messages."""
-    include_hook_events: bool = option(boolean, flag("--include-hook-events", "switch", place=27), default=False)
+    include_hook_events: bool = switch("--include-hook-events", place=27)
     """True delivers messages about hooks that start, progress and end."""
-    forward_subagent_text: bool = option(
-        boolean, flag("--forward-subagent-text", "switch", place=28, field="forwardSubagentText"), default=False
-    )
+    forward_subagent_text: bool = switch("--forward-subagent-text", place=28, field="forwardSubagentText")
     """True also delivers the text of subagents, not only their tool calls."""
-    prompt_suggestions: bool = option(boolean, flag("--prompt-suggestions=true", "switch", place=29), default=False)
+    prompt_suggestions: bool = switch("--prompt-suggestions=true", place=29)
     """True delivers a suggestion for the user's next prompt after each turn."""
+    replay_user_messages: bool = switch("--replay-user-messages", session=True)
+    """True delivers each prompt again, as a `UserMessage`, when the CLI has read it."""
     agent_progress_summaries: bool = option(boolean, initialize("agentProgressSummaries"), default=False)
     """True delivers summaries of the work of subagents, about every 30 seconds."""
     per_task_stop_affordance: bool = option(boolean, initialize("perTaskStopAffordance"), default=False)
@@ -543,6 +569,11 @@ class Options(Checked):
         default=None,
     )
     """The settings files to load: user, project, local; `[]` loads none, None all."""
+
+    bare: bool = switch("--bare", refused="it turns hooks of settings off")
+    """True skips hooks of settings, memory, `CLAUDE.md` and the keychain: the CLI reads nothing but what the options give."""
+    safe_mode: bool = switch("--safe-mode", refused="it turns hooks of settings off")
+    """True disables all customizations: `CLAUDE.md`, skills, plugins, hooks, servers. Policies still apply."""
 
     # -- The process
 
@@ -651,6 +682,8 @@ class Options(Checked):
             raise wrong("resume_drops_turn", "needs `resume_session_at`.")
         if self.session_store is not None:
             self._check_store()
+        if self.restricted and self.permission_mode == "bypassPermissions":
+            raise wrong("restricted", "excludes permission_mode='bypassPermissions': the CLI refuses it.")
         if self.model is not None and self.model == self.fallback_model:
             raise wrong("fallback_model", "must differ from `model`.")
 

@@ -230,6 +230,7 @@ SPECIAL: dict[str, Special] = {
     "plugins": Special(_plugins_argv, _plugins_initialize),
     "extra_args": Special(_extra_args_argv),
     "thinking": Special(_thinking_argv),
+    "chrome": Special(lambda o: [] if o.chrome is None else ["--chrome" if o.chrome else "--no-chrome"]),
     "output_format": Special(
         lambda o: (
             [f"--json-schema={json_text(o.output_format['schema'])}"] if isinstance(o.output_format, Mapping) else []

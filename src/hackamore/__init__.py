@@ -77,6 +77,7 @@ PLACES: dict[str, str] = {
         "hackamore.checked.schemas": "OutputError",
         "hackamore.serving.stdio": "serve_stdio",
         "hackamore.telemetry": "Telemetry",
+        "hackamore.transports.process.prepare": "launch_plan",
         "hackamore.tools": "Audio EmbeddedResource Image ResourceLink Tool ToolContext ToolError ToolResult ToolServer tool tool_server",
     }.items()
     for name in names.split()

@@ -15,6 +15,7 @@ import anyio.lowlevel
 
 import hackamore
 from hackamore import errors
+from hackamore.compat._log import logger
 from hackamore.compat._use import USED
 from hackamore.compat.claude_agent_sdk import _errors as sdk
 from hackamore.compat.claude_agent_sdk._internal._mapping import run_end_ceiling_ms, to_options
@@ -23,7 +24,6 @@ from hackamore.compat.claude_agent_sdk._internal.message_parser import parse_mes
 from hackamore.compat.claude_agent_sdk._internal.transport import Transport
 from hackamore.compat.claude_agent_sdk._internal.transport.subprocess_cli import is_local
 from hackamore.compat.claude_agent_sdk._shapes import ClaudeAgentOptions, Message
-from hackamore.runtime.log import logger
 from hackamore.transports.base import LaunchPlan
 
 _NAMING = {"user_message_uuid", "user_message_uuids"}
@@ -185,10 +185,10 @@ class Conversation:
         self._given.add(frame.get("uuid"))
         try:
             await self._session.send({"type": "user", **frame})
-        except errors.SessionClosedError as error:
+        except (errors.SessionClosedError, errors.StreamError) as error:
             code = self._session.exit_code
             ended = f"terminated process (exit code: {code})" if code is not None else "a session that is over"
-            raise sdk.CLIConnectionError(f"Cannot write to {ended}: {error.reason}") from error
+            raise sdk.CLIConnectionError(f"Cannot write to {ended}: {getattr(error, 'reason', error)}") from error
         if self._adapter is not None:
             await self._adapter.taken(before)
 
@@ -250,7 +250,8 @@ class Conversation:
         if failure is not None and not isinstance(failure, sdk.ProcessError):
             return failure
         closed = error if isinstance(error, errors.SessionClosedError) else None
-        if error is not None and closed is None and not isinstance(error, errors.StartError):  # a limit or a budget
+        known = (type(None), errors.SessionClosedError, errors.StartError)
+        if failure is None and not isinstance(error, known):  # a limit or a budget
             return error if isinstance(error, errors.BudgetError) else sdk.CLIConnectionError(str(error))
         code = self._session.exit_code
         if failure is None and code in (0, None):
@@ -268,7 +269,7 @@ class Conversation:
     async def control(self, subtype: str, **fields: Any) -> dict[str, Any]:
         try:
             answer = await self._session.request(subtype, **fields)
-        except errors.SessionClosedError as error:
+        except (errors.SessionClosedError, errors.StreamError) as error:
             self._raise(self._ending(error) or sdk.CLIConnectionError(str(error)), error)
         except errors.ControlError as error:
             late = isinstance(error, errors.ControlTimeoutError)

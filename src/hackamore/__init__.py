@@ -66,7 +66,8 @@ PLACES: dict[str, str] = {
         "hackamore._engine.queries.prompts": "Prompt",
         "hackamore._engine.queries.outcomes": "CollectResult RunResult",
         "hackamore.permissions": (
-            "AddDirectories AddRules Allow Deny PermissionRequest PermissionRule RemoveDirectories RemoveRules ReplaceRules SetMode"
+            "AddDirectories AddRules Allow Deny PermissionRequest PermissionRule PermissionUpdate RemoveDirectories RemoveRules "
+            "ReplaceRules SetMode UnknownPermissionUpdate"
         ),
         "hackamore._engine.protocol.states.session": "SessionActivity SessionState TurnState",
         "hackamore._engine.session.events": (
@@ -76,6 +77,7 @@ PLACES: dict[str, str] = {
         "hackamore.checked.schemas": "OutputError",
         "hackamore.serving.stdio": "serve_stdio",
         "hackamore.telemetry": "Telemetry",
+        "hackamore.transports.process.prepare": "launch_plan",
         "hackamore.tools": "Audio EmbeddedResource Image ResourceLink Tool ToolContext ToolError ToolResult ToolServer tool tool_server",
     }.items()
     for name in names.split()

@@ -197,10 +197,12 @@ from hackamore.permissions import (
     Deny,
     PermissionRequest,
     PermissionRule,
+    PermissionUpdate,
     RemoveDirectories,
     RemoveRules,
     ReplaceRules,
     SetMode,
+    UnknownPermissionUpdate,
 )
 from hackamore.serving.stdio import (
     serve_stdio,
@@ -220,6 +222,9 @@ from hackamore.tools import (
     ToolServer,
     tool,
     tool_server,
+)
+from hackamore.transports.process.prepare import (
+    launch_plan,
 )
 
 __all__ = [
@@ -284,6 +289,7 @@ __all__ = [
     "PermissionMode",
     "PermissionRequest",
     "PermissionRule",
+    "PermissionUpdate",
     "PoolClosedError",
     "PoolError",
     "PoolTimeoutError",
@@ -361,6 +367,7 @@ __all__ = [
     "TurnTimeoutError",
     "UnknownBlock",
     "UnknownMessage",
+    "UnknownPermissionUpdate",
     "UnknownPriceError",
     "UnknownVersionError",
     "UnsupportedCLIVersionError",
@@ -375,6 +382,7 @@ __all__ = [
     "find_cli",
     "fleet",
     "hooks",
+    "launch_plan",
     "map",
     "messages",
     "pool",

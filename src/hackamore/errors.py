@@ -349,6 +349,11 @@ class HackamoreError(Exception):
         # Constructors take facts, not `args`: pickle and copy restore the attributes and skip the constructor.
         return _restore, (type(self), self.args, self.__dict__.copy())
 
+    def __copy__(self) -> Self:
+        twin: Self = _restore(type(self), self.args, self.__dict__)
+        twin.__cause__ = self.__cause__  # each caller raises a copy, and sees the exception of a transport
+        return twin
+
 
 def _restore(kind: Any, args: tuple[Any, ...], state: dict[str, Any]) -> Any:
     value: Any = kind.__new__(kind, *args)

@@ -113,6 +113,28 @@ class PermissionUpdate(msgspec.Struct, frozen=True, kw_only=True, dict=True, ren
         tag = self.__struct_config__.tag
         return tag if isinstance(tag, str) else ""
 
+    @classmethod
+    def from_wire(cls, data: bytes | Raw | Mapping[str, Any]) -> PermissionUpdate:
+        """Read an update as the CLI spells it: `PermissionUpdate.from_wire({"type": "setMode", "mode": "plan"})`.
+
+        Args:
+            data: the update, as a dict or as JSON.
+
+        Returns:
+            An object of the class for its type, which keeps unknown fields in `extra`; an `UnknownPermissionUpdate` for an update that
+            this version does not know, or that is malformed.
+        """
+        content = as_bytes(data)
+        try:
+            update: PermissionUpdate = _decode(content)
+            known = {"type", *update.__struct_encode_fields__}
+            extra = {name: value for name, value in plain(content).items() if name not in known}
+        except (ValueError, RecursionError, DecodeError):
+            return UnknownPermissionUpdate(raw=content)
+        if extra:
+            update.__dict__["extra"] = extra
+        return update
+
     def to_wire(self) -> Any:
         """Return the update in wire format.
 
@@ -249,27 +271,13 @@ _decode = msgspec.json.Decoder(
 _split = msgspec.json.Decoder(list[Raw]).decode
 
 
-def decode_update(payload: bytes | Raw | Mapping[str, Any]) -> PermissionUpdate:
-    """Decode an update from the CLI; an unknown or malformed one is an `UnknownPermissionUpdate`."""
-    content = as_bytes(payload)
-    try:
-        update: PermissionUpdate = _decode(content)
-        known = {"type", *update.__struct_encode_fields__}
-        extra = {name: value for name, value in plain(content).items() if name not in known}
-    except (ValueError, RecursionError, DecodeError):
-        return UnknownPermissionUpdate(raw=content)
-    if extra:
-        update.__dict__["extra"] = extra
-    return update
-
-
 def decode_updates(payload: bytes | Raw) -> tuple[PermissionUpdate, ...]:
     """Return the updates of a list; an empty tuple if `payload` is not a list."""
     try:
         items = _split(payload)
     except (ValueError, RecursionError):
         return ()
-    return tuple(decode_update(item) for item in items)
+    return tuple(map(PermissionUpdate.from_wire, items))
 
 
 def encode_update(update: object, path: str) -> Any:

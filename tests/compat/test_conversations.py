@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import anyio
 import pytest
@@ -15,9 +15,11 @@ from hackamore.compat.claude_agent_sdk import (
     ClaudeSDKClient,
     ClaudeSDKError,
     CLIConnectionError,
+    CLINotFoundError,
     HookMatcher,
     PermissionResultAllow,
     PermissionResultDeny,
+    ProcessError,
     ResultError,
     ResultMessage,
     SystemMessage,
@@ -28,6 +30,7 @@ from hackamore.compat.claude_agent_sdk import (
     rename_session,
     tool,
 )
+from hackamore.compat.claude_agent_sdk._internal.transport.subprocess_cli import SubprocessCLITransport
 from hackamore.testing import Script, SimulatedCLI
 from tests.contract import shows
 
@@ -226,6 +229,25 @@ async def test_a_transport_of_a_program_carries_a_query() -> None:
     assert peer.closed
 
 
+async def test_the_uuid_of_a_frame_is_that_of_the_program() -> None:
+    own = "0badcafe-0000-4000-8000-000000000001"
+    frame = {"type": "user", "message": {"role": "user", "content": "one"}}
+
+    async def frames() -> AsyncIterator[dict[str, Any]]:
+        yield {**frame, "uuid": own, "parent_tool_use_id": "t"}
+        yield frame
+
+    script = Script().user("one").says("ONE").user("one").says("TWO")
+    with SimulatedCLI(script) as cli:
+        use(transport=cli)
+        results = [message async for message in query(prompt=frames()) if isinstance(message, ResultMessage)]
+    assert [result.user_message_uuid for result in results] == [own, None]
+    peer = Peer()
+    _ = [message async for message in query(prompt=frames(), transport=peer)]
+    sent = [written for written in peer.written if written["type"] == "user"]
+    assert (sent[0]["uuid"], sent[0]["parent_tool_use_id"]) == (own, "t")
+
+
 @shows("compat.programs.transport")
 async def test_a_frame_that_a_transport_refuses_is_raised_where_it_was_sent() -> None:
     client = ClaudeSDKClient(transport=Peer(refuses=OSError("the line is cut")))
@@ -235,6 +257,49 @@ async def test_a_frame_that_a_transport_refuses_is_raised_where_it_was_sent() ->
     await client.disconnect()
 
 
+@shows("compat.programs.transport")
+async def test_a_subclass_of_the_local_transport_starts_the_cli(tmp_path: Path) -> None:
+    """A program that changes the command, and watches the frames of the CLI."""
+
+    class Watched(SubprocessCLITransport):
+        seen: ClassVar[list[str]] = []
+
+        def _build_command(self) -> list[str]:
+            return [*super()._build_command(), "--model=haiku"]
+
+        async def connect(self) -> None:
+            await super().connect()
+            assert self.is_ready()
+
+        async def write(self, data: str) -> None:
+            self.seen.append(json.loads(data)["type"])
+            await super().write(data)
+
+    with SimulatedCLI(Script().user("go").says("x" * 300_000)) as cli:
+        options = ClaudeAgentOptions(cli_path=cli.install(tmp_path))
+        transport = Watched("go", options)
+        messages = [message async for message in query(prompt="go", options=options, transport=transport)]
+    assert texts(messages) == ["x" * 300_000]
+    (init,) = [message for message in messages if isinstance(message, SystemMessage) and message.subtype == "init"]
+    assert init.data["model"] == "claude-haiku-5-5"
+    assert Watched.seen == ["control_request", "user"]
+    assert not transport.is_ready()
+
+
+async def test_a_subclass_of_the_local_transport_reports_how_the_cli_ended(tmp_path: Path) -> None:
+    class Own(SubprocessCLITransport):
+        """The same under another name."""
+
+    with SimulatedCLI(Script().user("go").crash(3, stderr="boom")) as cli:
+        options = ClaudeAgentOptions(cli_path=cli.install(tmp_path))
+        with pytest.raises(ProcessError, match="boom") as raised:
+            _ = [message async for message in query(prompt="go", options=options, transport=Own("go", options))]
+        assert raised.value.exit_code == 3
+    missing = ClaudeAgentOptions(cli_path=tmp_path / "nothing")
+    with pytest.raises(CLINotFoundError, match="nothing"):
+        await ClaudeSDKClient(missing, transport=Own("go", missing)).connect()
+
+
 async def test_an_exception_of_connect_is_raised_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
     class Broken(Peer):
         async def connect(self) -> None:
@@ -242,5 +307,8 @@ async def test_an_exception_of_connect_is_raised_as_it_is(caplog: pytest.LogCapt
 
     with pytest.raises(ConnectionRefusedError, match="no route") as raised:
         await ClaudeSDKClient(transport=Broken()).connect()
+    assert str(raised.value.__cause__) == "the cause"
+    with pytest.raises(ConnectionRefusedError, match="no route") as raised:
+        _ = [message async for message in query(prompt="go", transport=Broken())]
     assert str(raised.value.__cause__) == "the cause"
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []

@@ -178,6 +178,18 @@ def test_outputs_are_values() -> None:
         HookOutput.proceed().reason = "x"  # type: ignore[misc]
 
 
+def test_an_output_shows_its_wire_form() -> None:
+    """Plain values, as `json.dumps` takes them, also where the answer to the CLI holds bytes."""
+    output = HookOutput.allow(updated_input={"command": "ls"}, updated_tool_output="not of this event")
+    expected = specific("PreToolUse", permissionDecision="allow", updatedInput={"command": "ls"})
+    assert output.to_wire("PreToolUse") == expected
+    assert HookOutput(permission=Allow({"a": 1})).to_wire("PermissionRequest") == specific(
+        "PermissionRequest", decision={"behavior": "allow", "updatedInput": {"a": 1}}
+    )
+    with pytest.raises(ValueError, match="`updated_input` must be a dict"):
+        HookOutput(updated_input=5).to_wire("PreToolUse")  # type: ignore[arg-type]
+
+
 def test_the_question_of_a_permission_request_is_answered() -> None:
     event = "PermissionRequest"
     assert wire_of(HookOutput.allow(), event) == specific(event, decision={"behavior": "allow"})

@@ -72,7 +72,19 @@ VALUES: dict[str, dict[str, Any]] = {
     "setting_sources": {"setting_sources": []},
     "agent": {"agent": "general-purpose"},
     "plugins": {"plugins": [{"type": "local", "path": "."}, {"type": "local", "path": ".", "skipMcpDiscovery": True}]},
-    "extra_args": {"extra_args": {"safe-mode": None, "name": "-n"}},
+    "append_system_prompt_file": {"append_system_prompt_file": "/dev/null"},
+    "restricted": {"restricted": True},
+    "brief": {"brief": True},
+    "chrome": {"chrome": True},
+    "plugin_urls": {"plugin_urls": ["http://127.0.0.1:9/p.zip"]},
+    "disable_slash_commands": {"disable_slash_commands": True},
+    "session_name": {"session_name": "-n"},
+    "worktree": {"worktree": True},
+    "autocompact": {"autocompact": 200_000},
+    "replay_user_messages": {"replay_user_messages": True},
+    "bare": {"bare": True},
+    "safe_mode": {"safe_mode": True},
+    "extra_args": {"extra_args": {"ax-screen-reader": None, "remote-control-session-name-prefix": "-n"}},
     "thinking": {"thinking": {"type": "adaptive", "display": "omitted"}},
     "max_thinking_tokens": {"max_thinking_tokens": 0},
     "effort": {"effort": "low"},
@@ -83,6 +95,8 @@ VALUES: dict[str, dict[str, Any]] = {
 }
 
 MORE: list[dict[str, Any]] = [
+    {"chrome": False},
+    {"worktree": "fix"},
     {"system_prompt": {"type": "preset", "append": "-x", "exclude_dynamic_sections": True, "snapshot": True}},
     {"system_prompt": {"type": "custom", "prompt": "-x", "snapshot": False}},
     {"thinking": {"type": "enabled"}},
@@ -173,6 +187,7 @@ def our_flags() -> set[str]:
 
 # Known to the CLI and left out of its help: proven by the tests above.
 HIDDEN = {
+    "--append-system-prompt-file",
     "--await-initialize",
     "--managed-settings",
     "--max-thinking-tokens",

@@ -74,6 +74,7 @@ class Expected(NamedTuple):
 EXPECTED: dict[str, Expected] = {
     "system_prompt": Expected("argv", None, "be brief", "be brief", secret=True),
     "append_system_prompt": Expected("argv", None, "true", "true", secret=True),
+    "append_system_prompt_file": Expected("argv", None, "true", "true", refused=True),
     "plan_mode_instructions": Expected("initialize", None, "5", "5", secret=True),
     "verbatim_prompts": Expected("host", False, "true", True),
     "title": Expected("initialize", None, "5", "5"),
@@ -92,6 +93,9 @@ EXPECTED: dict[str, Expected] = {
     "on_user_dialog": Expected("host", None),
     "supported_dialog_kinds": Expected("initialize", None, "[]", ()),
     "sandbox": Expected("argv", None, '{"enabled": true}', {"enabled": True}, refused=True, secret=True),
+    "restricted": Expected("argv", False, "true", True),
+    "brief": Expected("argv", False, "true", True),
+    "chrome": Expected("argv", None, "false", False),
     "mcp_servers": Expected("argv", {}, "servers.json", "servers.json", refused=True, secret=True),
     "strict_mcp_config": Expected("argv", False, "true", True),
     "mcp_servers_delivery": Expected("host", "argv", "initialize", "initialize"),
@@ -105,6 +109,8 @@ EXPECTED: dict[str, Expected] = {
     ),
     "skills": Expected("initialize", None, "all", "all"),
     "plugins": Expected("argv", (), "[]", (), refused=True),
+    "plugin_urls": Expected("argv", (), '["https://example.org/p.zip"]', ("https://example.org/p.zip",), refused=True),
+    "disable_slash_commands": Expected("argv", False, "true", True),
     "plugin_delivery": Expected("host", "argv", "initialize", "initialize"),
     "model": Expected("argv", None, "5", "5"),
     "fallback_model": Expected("argv", None, "true", "true"),
@@ -126,6 +132,9 @@ EXPECTED: dict[str, Expected] = {
     "fork_session": Expected("argv", False, "true", True),
     "resume_session_at": Expected("argv", None, "5", "5"),
     "resume_drops_turn": Expected("argv", None, "5", "5"),
+    "session_name": Expected("argv", None, "5", "5"),
+    "worktree": Expected("argv", False, "fix", "fix"),
+    "autocompact": Expected("argv", None, "200000", 200_000),
     "persist_session": Expected("argv", True, "false", False),
     "enable_file_checkpointing": Expected("environment", False, "true", True),
     "session_store": Expected("argv", None, secret=True),
@@ -134,6 +143,7 @@ EXPECTED: dict[str, Expected] = {
     "include_hook_events": Expected("argv", False, "true", True),
     "forward_subagent_text": Expected("argv", False, "true", True),
     "prompt_suggestions": Expected("argv", False, "true", True),
+    "replay_user_messages": Expected("argv", False, "true", True),
     "agent_progress_summaries": Expected("initialize", False, "true", True),
     "per_task_stop_affordance": Expected("initialize", False, "true", True),
     "cwd": Expected("host", None, "/", "/", refused=True),
@@ -142,6 +152,8 @@ EXPECTED: dict[str, Expected] = {
     "settings": Expected("argv", None, "file.json", "file.json", refused=True, secret=True),
     "managed_settings": Expected("argv", None, '{"a": 1}', {"a": 1}, refused=True, secret=True),
     "setting_sources": Expected("argv", None, '["user"]', ("user",)),
+    "bare": Expected("argv", False, "true", True, refused=True),
+    "safe_mode": Expected("argv", False, "true", True, refused=True),
     "cli_path": Expected("host", None, "/bin/claude", "/bin/claude", refused=True),
     "executable": Expected("host", None, "bun", "bun", refused=True),
     "executable_args": Expected("host", (), '["--smol"]', ("--smol",), refused=True, secret=True),
@@ -201,14 +213,32 @@ CASES: dict[str, list[Case]] = {
                 }
             },
             ("--exclude-dynamic-system-prompt-sections", "--system-prompt-snapshot=off"),
+            {"excludeDynamicSections": True, "systemPromptSnapshot": False},  # for a peer that a transport has started
         ),
         Case(
             {"system_prompt": SystemPromptCustom(prompt="p", snapshot=True)},
             ("--system-prompt=p", "--system-prompt-snapshot=on"),
+            {"systemPromptSnapshot": True},
         ),
         Case({"system_prompt": {"type": "custom", "prompt": ["a"]}}, (), {"systemPrompt": ["a"]}, session=True),
     ],
     "append_system_prompt": [Case({"append_system_prompt": "--x"}, ("--append-system-prompt=--x",))],
+    "append_system_prompt_file": [
+        Case({"append_system_prompt_file": Path("p.md")}, ("--append-system-prompt-file=p.md",))
+    ],
+    "restricted": [Case({"restricted": True}, ("--restricted",))],
+    "brief": [Case({"brief": True}, ("--brief",))],
+    "chrome": [Case({"chrome": True}, ("--chrome",)), Case({"chrome": False}, ("--no-chrome",))],
+    "plugin_urls": [
+        Case({"plugin_urls": ["https://a/p.zip", "b"]}, ("--plugin-url=https://a/p.zip", "--plugin-url=b"))
+    ],
+    "disable_slash_commands": [Case({"disable_slash_commands": True}, ("--disable-slash-commands",))],
+    "session_name": [Case({"session_name": "-n"}, ("--name=-n",))],
+    "worktree": [Case({"worktree": True}, ("--worktree",)), Case({"worktree": "fix"}, ("--worktree=fix",))],
+    "autocompact": [Case({"autocompact": 100_000}, ("--autocompact=100000",))],
+    "replay_user_messages": [Case({"replay_user_messages": True}, ("--replay-user-messages",), session=True)],
+    "bare": [Case({"bare": True}, ("--bare",))],
+    "safe_mode": [Case({"safe_mode": True}, ("--safe-mode",))],
     "plan_mode_instructions": [Case({"plan_mode_instructions": "p"}, (), {"planModeInstructions": "p"}, session=True)],
     "verbatim_prompts": [Case({"verbatim_prompts": True}, session=True)],
     "title": [Case({"title": "t"}, (), {"title": "t"}, session=True)],
@@ -417,7 +447,9 @@ CASES: dict[str, list[Case]] = {
     ],
     "include_partial_messages": [Case({"include_partial_messages": True}, ("--include-partial-messages",))],
     "include_hook_events": [Case({"include_hook_events": True}, ("--include-hook-events",))],
-    "forward_subagent_text": [Case({"forward_subagent_text": True}, ("--forward-subagent-text",))],
+    "forward_subagent_text": [
+        Case({"forward_subagent_text": True}, ("--forward-subagent-text",), {"forwardSubagentText": True})
+    ],
     "prompt_suggestions": [Case({"prompt_suggestions": True}, ("--prompt-suggestions=true",))],
     "agent_progress_summaries": [
         Case({"agent_progress_summaries": True}, (), {"agentProgressSummaries": True}, session=True)

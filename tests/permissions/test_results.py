@@ -30,7 +30,6 @@ from hackamore.permissions import (
     SetMode,
     UnknownPermissionUpdate,
     decode_permission_request,
-    decode_update,
     decode_updates,
     deny,
     encode_permission_result,
@@ -194,17 +193,17 @@ def test_updates_go_both_ways(update: PermissionUpdate, wire: dict[str, Any]) ->
     assert json.loads(msgspec.json.encode(encode_update(update, "u"))) == wire
     assert encode_update(wire, "u") == wire
     for form in (wire, json.dumps(wire).encode(), msgspec.Raw(json.dumps(wire).encode())):
-        assert decode_update(form) == update
+        assert PermissionUpdate.from_wire(form) == update
     assert update.type == wire["type"]
-    assert hash(update) == hash(decode_update(wire))
+    assert hash(update) == hash(PermissionUpdate.from_wire(wire))
     assert copy.copy(update) == pickle.loads(pickle.dumps(update)) == update
     # What only the CLI knows travels back with it.
-    more = decode_update({**wire, "hologram": 5})
+    more = PermissionUpdate.from_wire({**wire, "hologram": 5})
     assert more == update
     assert encode_update(more, "u") == {**wire, "hologram": 5}
     for missing in wire:
         if missing != "destination":
-            unknown = decode_update({name: value for name, value in wire.items() if name != missing})
+            unknown = PermissionUpdate.from_wire({name: value for name, value in wire.items() if name != missing})
             assert type(unknown) is UnknownPermissionUpdate
 
 
@@ -216,7 +215,7 @@ def test_what_is_not_known_is_kept_and_sent_back_as_it_came() -> None:
         b"5",
         b'{"type":5}',
     ):
-        update = decode_update(raw)
+        update = PermissionUpdate.from_wire(raw)
         assert type(update) is UnknownPermissionUpdate
         assert msgspec.json.encode(encode_update(update, "u")) == raw
         assert isinstance(update.type, str)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import pickle
+import subprocess
+import sys
 import threading
 import time
 import warnings
@@ -868,6 +870,43 @@ def test_a_process_that_ignores_sigterm_is_killed(shell: Shell, playing: StandIn
         assert not alive(stream.pid)
 
     shell.play(scenario)
+
+
+@shows("process.leaving")
+@pytest.mark.parametrize("before", [(INIT,), PLAIN], ids=["in-the-turn", "after-the-result"])
+def test_leaving_a_query_does_not_wait_for_a_cli_that_ignores_signals(
+    shell: Shell, playing: StandIn, before: tuple[list[Any], ...]
+) -> None:
+    """The caller is free after `stop_grace`; the CLI is killed `kill_grace` after the SIGTERM that it ignores."""
+
+    async def scenario() -> None:
+        timeouts = Timeouts(stop_grace=0.1, kill_grace=patience(1))
+        stream = shell.query("hi", playing(["ignore_term"], *before, ["sleep", 60], timeouts=timeouts))
+        for _ in before:
+            await stream.next_item()
+        await stream.close()
+        assert alive(stream.pid)
+        assert wait_gone(stream.pid)
+
+    shell.play(scenario)
+
+
+@shows("process.leaving")
+def test_a_cli_that_ignores_signals_does_not_outlive_the_program_that_left_it(playing: StandIn) -> None:
+    options = playing(["ignore_term"], INIT, ["sleep", 60])
+    program = f"""
+import hackamore.sync
+from hackamore import Options, Timeouts
+timeouts = Timeouts(stop_grace=0.1, kill_grace=600)
+stream = hackamore.sync.query("hi", Options(cli_path={options.cli_path!r}, env={options.env!r}, version_check="skip", timeouts=timeouts))
+stream.next_item()
+stream.close()
+print(stream.pid)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=patience(60)
+    )
+    assert wait_gone(int(done.stdout))
 
 
 @pytest.mark.parametrize("new_session", [False, True], ids=["same-group", "own-session"])

@@ -27,6 +27,7 @@ from hackamore.errors import (
 from hackamore.messages import AssistantMessage, ResultError, ResultMessage
 from tests.contract import shows
 from tests.support.inside import is_read
+from tests.support.leaks import alive, wait_gone
 from tests.support.patience import patience
 from tests.support.session_fixtures import playing
 from tests.support.talking import said, steps
@@ -444,6 +445,20 @@ def test_a_cli_that_stays_after_prompts_which_ended_late_is_bounded(shell: Shell
                 if isinstance(message, ResultMessage):
                     answered.set()
             assert [warning.code for warning in stream.warnings] == ["CLI_DID_NOT_EXIT"]
+
+    shell.play(scenario)
+
+
+@shows("process.leaving")
+def test_leaving_does_not_wait_for_a_cli_that_ignores_signals(shell: Shell, playing: StandIn) -> None:
+    async def scenario() -> None:
+        timeouts = Timeouts(stop_grace=0.2, kill_grace=patience(1))
+        prompt = steps(["text", "x"], ["ignore_term"], ["deaf"], ["silent"])
+        stream = shell.query(prompt, playing(can_use_tool=Asked(), timeouts=timeouts))
+        assert await stream.next_item() is not None
+        await stream.close()
+        assert alive(stream.pid)
+        assert wait_gone(stream.pid)
 
     shell.play(scenario)
 

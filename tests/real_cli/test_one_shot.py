@@ -108,6 +108,16 @@ def test_a_disallowed_tool_does_not_exist(shell: Shell, driving: Driving) -> Non
     shell.play(scenario)
 
 
+def test_a_restricted_run_has_no_tools_that_run_code(shell: Shell, driving: Driving) -> None:
+    async def scenario() -> None:
+        with ScriptedModel("Fine.") as model:
+            await shell.run("Hi", driving(model, restricted=True, bare=True))
+            assert "Bash" not in model.requests[0].tools
+            assert "Read" in model.requests[0].tools
+
+    shell.play(scenario)
+
+
 @shows("launch.requests.entry-point")
 def test_the_cli_knows_its_sdk(driving: Driving) -> None:
     """With an unknown entry point the CLI offers one more agent, in each request."""

@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from hackamore._engine.protocol.states.session import SessionActivity, SessionState, TurnState
-from hackamore.errors import ControlRejectedError, SessionClosedError, TurnCancelledError
+from hackamore.errors import ControlRejectedError, OptionsError, SessionClosedError, TurnCancelledError
 from hackamore.hooks import HookMatcher, HookOutput
 from hackamore.messages import UserMessage
 from hackamore.permissions import AddRules, Allow, Deny, PermissionRule
@@ -69,6 +69,33 @@ def test_a_conversation_and_its_controls(shell: Shell, driving: Driving) -> None
                 await got(session.interrupt())
             assert not alive(session.pid)
             assert (session.state, session.exit_code, session.warnings) == (SessionState.STOPPED, 0, [])
+
+    shell.play(scenario)
+
+
+@shows("session.turns.uuid")
+def test_a_uuid_of_the_program_and_a_whole_user_frame_name_their_turns(shell: Shell, driving: Driving) -> None:
+    """Given by `send(uuid=...)`, or by the frame."""
+    ids = [f"0badcafe-0000-4000-8000-00000000000{number}" for number in range(3)]
+    frame = {"type": "user", "message": {"role": "user", "content": [{"type": "text", "text": "two"}]}, "uuid": ids[1]}
+
+    async def scenario() -> None:
+        with ScriptedModel("One.", "Two.") as model:
+            async with Running(shell, driving(model)) as session:
+                for number, turn in enumerate(
+                    [await got(session.send("one", uuid=ids[0])), await got(session.send(frame))]
+                ):
+                    assert turn.id == ids[number]
+                    assert (await got(turn.result())).user_message_uuid == ids[number]
+                for again in (
+                    {"prompt": "one", "uuid": ids[0]},
+                    {"prompt": frame},
+                    {"prompt": {**frame, "uuid": "nine"}},
+                ):
+                    error = await raised(lambda again=again: session.send(**again), OptionsError)
+                    assert error.field == "uuid"
+                await raised(lambda: session.send({"type": "user"}), TypeError)
+        assert [str(request.messages[-1]["content"]).count("two") for request in model.requests] == [0, 1]
 
     shell.play(scenario)
 

@@ -18,7 +18,15 @@ from typing import Any
 
 import pytest
 
-from hackamore import ControlRejectedError, ControlTimeoutError, Limits, SessionClosedError, SpawnError, Timeouts
+from hackamore import (
+    ControlRejectedError,
+    ControlTimeoutError,
+    HackamoreError,
+    Limits,
+    SessionClosedError,
+    SpawnError,
+    Timeouts,
+)
 from hackamore._engine.protocol.states.session import SessionState
 from hackamore.aio.session import Session as AsyncSession
 from hackamore.hooks import HookMatcher
@@ -507,5 +515,34 @@ def test_a_session_of_another_event_loop_says_so_and_does_not_hang(playing: Stan
             await session.interrupt()
             assert await held.result() is not None
             assert await texts(await session.send("on")) == ["on"]
+
+    anyio.run(scenario, backend=backend)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("method", ["start", "receive"])
+def test_the_exception_of_a_transport_is_the_cause_of_every_error(backend: Any, method: str) -> None:
+    """Each call raises a copy of the error that ended the session."""
+    import anyio
+
+    from hackamore.testing import Script, SimulatedCLI
+
+    class Failing(SimulatedCLI):
+        def for_async(self) -> Any:
+            transport = super().for_async()
+
+            async def fail(*_: object) -> bytes:
+                raise ConnectionRefusedError("no route") from OSError("the cable")
+
+            setattr(transport, method, fail)
+            return transport
+
+    async def scenario() -> None:
+        session = AsyncSession(transport=Failing(Script()))
+        for call in (session.start, session.start):
+            with pytest.raises(HackamoreError) as raised:
+                await call()
+            assert isinstance(raised.value.__cause__, ConnectionRefusedError)
+            assert str(raised.value.__cause__.__cause__) == "the cable"
 
     anyio.run(scenario, backend=backend)

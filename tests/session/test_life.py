@@ -467,6 +467,23 @@ def test_a_process_that_ignores_everything_is_killed(shell: Shell, playing: Stan
     shell.play(scenario)
 
 
+@shows("process.leaving")
+def test_a_stop_with_a_timeout_leaves_a_cli_that_ignores_signals_to_the_library(shell: Shell, playing: StandIn) -> None:
+    """Without `timeout` the caller waits for `stop_grace` and `kill_grace`."""
+
+    async def scenario() -> None:
+        session = make(shell, playing(timeouts=Timeouts(kill_grace=patience(1))))
+        await got(session.start())
+        turn = await got(session.send(steps(["text", "a"], ["ignore_term"], ["silent"])))  # SIGTERM
+        await first(turn)
+        await got(session.stop(timeout=0.2))
+        assert alive(session.pid)
+        await raised(lambda: turn.result(), SessionClosedError)
+        assert wait_gone(session.pid)
+
+    shell.play(scenario)
+
+
 @shows("session.events.completed", "control.operations.finish")
 def test_finish_waits_for_what_runs(shell: Shell, playing: StandIn) -> None:
     async def scenario() -> None:

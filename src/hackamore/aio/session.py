@@ -21,7 +21,7 @@ from hackamore._engine.queries.ending import TextDeltas
 from hackamore._engine.queries.outcomes import CollectResult, require_format
 from hackamore._engine.queries.plain import with_guards
 from hackamore._engine.queries.retrying import Attempts
-from hackamore._engine.session.core import SessionBase, SessionCore, checked_content, prompt_fields, sent_servers
+from hackamore._engine.session.core import SessionBase, SessionCore, checked_content, sent_prompt, sent_servers
 from hackamore._engine.session.events import SessionEvent
 from hackamore._engine.session.readers import Inbox, Progress, Readers, TurnBase
 from hackamore._engine.session.steering import SteeredQuery
@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from hackamore.options.options import Options
     from hackamore.options.retry import Retry
     from hackamore.transports.base import AsyncTransport, TransportSource
+    from hackamore.transports.process.child import ChildProcess
 
 __all__ = ["EventCursor", "MessageCursor", "QuerySession", "Session", "Steered", "Turn", "start_session"]
 
@@ -94,7 +95,8 @@ class SessionRunner(Generic[A]):
         self.transport: AsyncTransport
         core = weakref.ref(self.core)
         guarded = with_guards(self.core.options, _reporter(weakref.ref(self.seam), core), _ids_of(core))
-        self.transport, self._own_transport = open_async(transport, lambda: child_process(guarded), guarded)
+        self._child: ChildProcess | None = None
+        self.transport, self._own_transport = open_async(transport, lambda: self._make_child(guarded), guarded)
         if self.core.storing is not None and self.core.options.session_store is not None:
             store = self.core.options.session_store
             self.core.storing.use(append_of(store, self.core.options.timeouts.store))
@@ -105,6 +107,10 @@ class SessionRunner(Generic[A]):
         self._preparation: Preparation | None = None
         self._preparing: Preparing | None = None
         self._private: Private | None = None
+
+    def _make_child(self, options: Options) -> Any:
+        self._child = child_process(options, options.timeouts.stop_grace if self.core.kind == "query" else None)
+        return self._child
 
     async def begin(self, *, resumable: bool = False) -> None:
         """Start the CLI and return when it is ready. Further calls wait for the same start.
@@ -193,9 +199,18 @@ class SessionRunner(Generic[A]):
         if private is not None:
             remove_folder(private.folder)
 
-    async def stop(self) -> None:
-        """Interrupt a running turn and stop the CLI. When this returns, no process is left. Idempotent."""
+    async def stop(self, seconds: float | None = None) -> None:
+        """Interrupt a running turn and stop the CLI. Idempotent.
+
+        Args:
+            seconds: time limit, after which the process is ended behind the caller; None for that of the child process, if it has one.
+        """
         core, seam = self.core, self.seam
+        if self._child is not None:
+            self._child.stop_seconds = self._child.stop_seconds if seconds is None else seconds
+            seconds = self._child.seconds_left()
+        if seconds is not None:
+            core.stop.limit(seconds)
         with seam.lock:
             core.stop.ask()
             if self._preparation is not None:
@@ -568,18 +583,21 @@ class Session(OtherShell, SessionBase, Operations):
         with short_traceback:
             await self._life.begin()
 
-    async def stop(self) -> None:
-        """Interrupt a running turn and stop the CLI. When this returns, no process is left.
+    async def stop(self, *, timeout: float | None = None) -> None:
+        """Interrupt a running turn and stop the CLI. When this returns, no process is left, unless `timeout` passed.
 
         Idempotent; may be called from any task, even of another event loop. Cancellation does not shorten it. All pending calls fail
         with `SessionClosedError`.
+
+        Args:
+            timeout: seconds to wait. A local CLI that ignores signals is then killed and reaped behind the caller. None waits for that.
 
         Example:
             ::
 
                 await session.stop()
         """
-        await self._life.stop()
+        await self._life.stop(checked_timeout(timeout))
 
     async def aclose(self) -> None:
         """Stop the session: the same as `stop()`, for `contextlib` and frameworks that close what they opened."""
@@ -621,14 +639,20 @@ class Session(OtherShell, SessionBase, Operations):
     # -- talking -------------------------------------------------------------------------------------------------------
 
     async def send(
-        self, prompt: Prompt, *, priority: Priority | None = None, extra: Mapping[str, Any] | None = None
+        self,
+        prompt: Prompt | Mapping[str, Any],
+        *,
+        priority: Priority | None = None,
+        extra: Mapping[str, Any] | None = None,
+        uuid: str | None = None,
     ) -> Turn:
         """Send a prompt and return its turn immediately.
 
         Args:
-            prompt: a text, or a list of content blocks.
+            prompt: a text, a list of content blocks, or a whole user frame as a dict.
             priority: when the CLI reads the prompt if a turn is running: `now`, `next` or `later`; None leaves it to the CLI.
             extra: further fields of the frame, by their names on the wire, such as `{"shouldQuery": False}`.
+            uuid: the id of the turn, with which the CLI names it; None for that of the frame, or else for a random one.
 
         Returns:
             The turn of the prompt: iterate over it, or wait for `turn.result()`.
@@ -636,6 +660,7 @@ class Session(OtherShell, SessionBase, Operations):
         Raises:
             TypeError: `prompt` or `extra` has an unsupported type.
             ValueError: JSON cannot represent the prompt, or `priority` or a name in `extra` is not allowed.
+            OptionsError: the uuid is malformed, or another prompt of the session has it; nothing was sent.
             SessionNotStartedError: the session was not started.
             SessionClosedError: the session is over.
             RuntimeError: the session belongs to another event loop.
@@ -649,9 +674,9 @@ class Session(OtherShell, SessionBase, Operations):
         seam = self._seam
         with short_traceback:
             self._require_start("send")
-            fields = prompt_fields(priority, extra)
+            content, turn_id, fields = sent_prompt(prompt, priority, extra, uuid)
             with seam.entered():
-                progress = self._core.send(prompt, fields, time.monotonic(), context=context_for_thread())
+                progress = self._core.send(content, fields, time.monotonic(), turn_id, context_for_thread())
                 turn = Turn(progress, self, seam)
                 seam.wake()
         await seam.give_way()

@@ -69,9 +69,9 @@ class Preparing:
         return await self._call.wait()
 
 
-def child_process(options: Options) -> AsyncChildProcess:
+def child_process(options: Options, stop_seconds: float | None = None) -> AsyncChildProcess:
     """Return the local child process that the options ask for."""
-    return AsyncChildProcess(**child_settings(options))
+    return AsyncChildProcess(**child_settings(options), stop_seconds=stop_seconds)
 
 
 def receive(transport: AsyncTransport, seconds: float | None) -> Awaitable[bytes | None]:

@@ -134,6 +134,21 @@ class HookOutput(msgspec.Struct, frozen=True, kw_only=True):
     worktree_path: str | None = None
     display_content: str | None = None
 
+    def to_wire(self, event: str) -> dict[str, Any]:
+        """Return the output as the CLI reads it from a hook of an event, without the fields that the event has no use for.
+
+        Args:
+            event: the hook event, such as `PreToolUse`.
+
+        Returns:
+            A dict that JSON can represent.
+
+        Raises:
+            ValueError: a value has the wrong type, or JSON cannot represent it.
+        """
+        wire: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(encode_hook_output(self, event).wire))
+        return wire
+
     def replace(self, **changes: Unpack[_All]) -> Self:
         """Return a copy with some fields replaced.
 

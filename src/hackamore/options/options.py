@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from hackamore.checked.fields import (
+    Check,
     Checked,
     boolean,
     choice,
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
         deprecated: str
         way_out: str
         since: str
+        field: str
         merge: Literal["replace", "deep", "together"]
         variable: Literal["", "text", "function"]
         refused: Refusal
@@ -122,6 +124,7 @@ class Row:
     deprecated: str = ""  # the replacement, for the warning `DEPRECATED_OPTION`
     way_out: str = "Make it shorter."  # the advice for a value that is too long for one argument
     since: str = ""  # the lowest CLI version that knows it, if that is known
+    field: str = ""  # the field of `initialize` that repeats the flag
     # how `Options.load` combines two sources: the higher one wins, mappings are merged deeply, or both are joined
     merge: Literal["replace", "deep", "together"] = "replace"
     variable: Literal["", "text", "function"] = ""
@@ -156,6 +159,16 @@ def flag(name: str, form: FlagForm = "value", *, text: str = "", **more: Unpack[
     if form == "each":
         more["repeats"] = (name,)
     return Row("argv", form, name, text, **more)
+
+
+def nullable(check: Check, row: Row, *, secret: bool = False) -> Any:
+    """Return an option that is None unless it is given."""
+    return option(check, row, default=None, secret=secret)
+
+
+def switch(name: str, **more: Unpack[_More]) -> Any:
+    """Return the option whose True is a bare flag."""
+    return option(boolean, flag(name, "switch", **more), default=False)
 
 
 def initialize(name: str, **more: Unpack[_More]) -> Row:
@@ -216,7 +229,7 @@ class Options(Checked):
 
     system_prompt: (
         str | Sequence[str] | SystemPromptPreset | SystemPromptCustom | SystemPromptFile | Mapping[str, Any] | None
-    ) = option(
+    ) = nullable(
         checks.system_prompt,
         special(
             "argv",
@@ -225,35 +238,37 @@ class Options(Checked):
             way_out="Put it into a file: system_prompt={'type': 'file', 'path': ...}.",
             refused=checks.refused_prompt,
         ),
-        default=None,
         secret=True,
     )
     """Replaces the system prompt (str, list of blocks, file), or adds to Claude Code's own (`SystemPromptPreset`)."""
-    append_system_prompt: str | None = option(
+    append_system_prompt: str | None = nullable(
         text,
         flag(
             "--append-system-prompt",
             place=2,
-            way_out="Put it into a file: extra_args={'append-system-prompt-file': PATH}.",
+            way_out="Put it into a file: append_system_prompt_file=PATH (`--append-system-prompt-file`).",
             yields_to="system_prompt",
         ),
-        default=None,
         secret=True,
     )
     """Text after Claude Code's own system prompt; `system_prompt` wins over it, with a warning."""
-    plan_mode_instructions: str | None = option(text, initialize("planModeInstructions"), default=None, secret=True)
+    append_system_prompt_file: str | os.PathLike[str] | None = nullable(
+        named_path, flag("--append-system-prompt-file", shown="PATH", refused="it names a file to read")
+    )
+    """A file whose text follows Claude Code's own system prompt."""
+    plan_mode_instructions: str | None = nullable(text, initialize("planModeInstructions"), secret=True)
     """Replaces the workflow that plan mode describes to the model."""
     verbatim_prompts: bool = option(
         boolean, host("`client_composed` on user frames", session=True, since="2.1.248"), default=False
     )
     """True sends prompts literally: the CLI expands no slash commands in them."""
-    title: str | None = option(name_text, initialize("title"), default=None)
+    title: str | None = nullable(name_text, initialize("title"))
     """The title of a new session."""
 
     # -- Tools and permissions
 
-    tools: Sequence[str] | Mapping[str, Any] | None = option(
-        checks.tools, special("argv", "`--tools=A,B`, `--tools=default`", place=3), default=None
+    tools: Sequence[str] | Mapping[str, Any] | None = nullable(
+        checks.tools, special("argv", "`--tools=A,B`, `--tools=default`", place=3)
     )
     """Names of the built-in tools that exist; `[]` removes all, the preset dict selects the default set."""
     allowed_tools: Sequence[str] = option(
@@ -270,17 +285,15 @@ class Options(Checked):
     """Permission rules for tools that run without a question. Other tools stay available: `tools` limits them."""
     disallowed_tools: Sequence[str] = option(checks.tool_names, flag("--disallowedTools", "each", place=7), default=())
     """Tools to remove, and permission rules that deny. Always sent, also with `allowed_tools`."""
-    tool_aliases: Mapping[str, str] | None = option(
-        mapping_of(name_text),
-        initialize("toolAliases", refused="they put one tool in the place of another"),
-        default=None,
+    tool_aliases: Mapping[str, str] | None = nullable(
+        mapping_of(name_text), initialize("toolAliases", refused="they put one tool in the place of another")
     )
     """Other names for tools, by name; applied once before a tool is looked up."""
-    tool_config: Mapping[str, Any] | None = option(
-        checks.tool_config, special("environment", "`CLAUDE_CODE_QUESTION_PREVIEW_FORMAT`"), default=None
+    tool_config: Mapping[str, Any] | None = nullable(
+        checks.tool_config, special("environment", "`CLAUDE_CODE_QUESTION_PREVIEW_FORMAT`")
     )
     """Configuration of built-in tools: `{'askUserQuestion': {'previewFormat': 'markdown'}}`."""
-    permission_mode: PermissionMode | None = option(
+    permission_mode: PermissionMode | None = nullable(
         permission_mode_check,
         flag(
             "--permission-mode",
@@ -289,7 +302,6 @@ class Options(Checked):
             variable="text",
             refused=checks.refused_mode,
         ),
-        default=None,
     )
     """default, acceptEdits, plan, bypassPermissions, dontAsk or auto (manual equals default)."""
     allow_dangerously_skip_permissions: bool = option(
@@ -303,24 +315,21 @@ class Options(Checked):
         default=False,
     )
     """True permits a later switch to bypassPermissions; implied by that mode."""
-    permission_prompt_tool_name: str | None = option(
-        name_text, flag("--permission-prompt-tool", place=12, refused="it answers permission prompts"), default=None
+    permission_prompt_tool_name: str | None = nullable(
+        name_text, flag("--permission-prompt-tool", place=12, refused="it answers permission prompts")
     )
     """An MCP tool that answers permission requests; excludes `can_use_tool`."""
-    permission_prompts: Literal["host", "none"] | None = option(
-        choice("host", "none"), flag("--permission-prompts", place=14), default=None
+    permission_prompts: Literal["host", "none"] | None = nullable(
+        choice("host", "none"), flag("--permission-prompts", place=14)
     )
     """`none` denies every call that needs a permission request; `host` sends the request."""
-    can_use_tool: Callable[[PermissionRequest], Allow | Deny | Awaitable[Allow | Deny]] | None = option(
+    can_use_tool: Callable[[PermissionRequest], Allow | Deny | Awaitable[Allow | Deny]] | None = nullable(
         checks.request_callback,
         special("host", "`--permission-prompt-tool=stdio` and `can_use_tool` control requests", place=13, session=True),
-        default=None,
     )
     """The callback that answers permission requests; plain or async."""
-    hooks: Hooks | None = option(
-        checks.hooks,
-        host("`initialize.hooks` and `hook_callback` control requests", session=True, variable="function"),
-        default=None,
+    hooks: Hooks | None = nullable(
+        checks.hooks, host("`initialize.hooks` and `hook_callback` control requests", session=True, variable="function")
     )
     """Callbacks by event: a function, a `HookMatcher`, or a list of both, such as `{'PreToolUse': guard}`."""
     on_elicitation: (
@@ -329,7 +338,7 @@ class Options(Checked):
             ElicitationResult | Mapping[str, Any] | Awaitable[ElicitationResult | Mapping[str, Any] | None] | None,
         ]
         | None
-    ) = option(checks.request_callback, host("`elicitation` control requests", session=True), default=None)
+    ) = nullable(checks.request_callback, host("`elicitation` control requests", session=True))
     """The callback for requests of MCP servers to the user. Default: None, they are declined."""
     on_user_dialog: (
         Callable[
@@ -337,17 +346,23 @@ class Options(Checked):
             UserDialogResult | Mapping[str, Any] | Awaitable[UserDialogResult | Mapping[str, Any] | None] | None,
         ]
         | None
-    ) = option(checks.request_callback, host("`request_user_dialog` control requests", session=True), default=None)
+    ) = nullable(checks.request_callback, host("`request_user_dialog` control requests", session=True))
     """The callback for blocking dialogs. Default: None, they are cancelled."""
-    supported_dialog_kinds: Sequence[str] | None = option(strings, initialize("supportedDialogKinds"), default=None)
+    supported_dialog_kinds: Sequence[str] | None = nullable(strings, initialize("supportedDialogKinds"))
     """The kinds of dialogs that `on_user_dialog` can show."""
-    sandbox: SandboxSettings | Mapping[str, Any] | None = option(
+    sandbox: SandboxSettings | Mapping[str, Any] | None = nullable(
         checks.sandbox,
         special("argv", "`sandbox` inside `--settings=V`", refused="it can loosen the sandbox"),
-        default=None,
         secret=True,
     )
     """Confines shell commands; `enabled` implies `failIfUnavailable` unless that is set."""
+
+    restricted: bool = switch("--restricted")
+    """True removes tools that run code, ignores settings files and confines file tools: for prompts of strangers."""
+    brief: bool = switch("--brief")
+    """True gives the model the tool SendUserMessage, with which it writes to the user."""
+    chrome: bool | None = nullable(boolean, special("argv", "`--chrome`, `--no-chrome`"))
+    """True gives the model Claude in Chrome, False removes it."""
 
     # -- Servers, agents, skills, plugins
 
@@ -365,7 +380,7 @@ class Options(Checked):
         secret=True,
     )
     """MCP servers by name: configs, lists of tools, tool servers, or the path of a config file."""
-    strict_mcp_config: bool = option(boolean, flag("--strict-mcp-config", "switch", place=30), default=False)
+    strict_mcp_config: bool = switch("--strict-mcp-config", place=30)
     """True uses only the servers given here, none from files."""
     mcp_servers_delivery: Literal["argv", "initialize"] = option(
         choice("argv", "initialize"),
@@ -373,16 +388,14 @@ class Options(Checked):
         default="argv",
     )
     """`initialize` keeps the variables and headers of servers off the command line, which other users can read."""
-    agent: str | None = option(name_text, flag("--agent", place=36), default=None)
+    agent: str | None = nullable(name_text, flag("--agent", place=36))
     """The agent whose prompt, tools and model run the main thread."""
-    agents: Mapping[str, AgentDefinition | Mapping[str, Any]] | None = option(
-        checks.agents, initialize("agents", refused=checks.refused_agent), default=None, secret=True
+    agents: Mapping[str, AgentDefinition | Mapping[str, Any]] | None = nullable(
+        checks.agents, initialize("agents", refused=checks.refused_agent), secret=True
     )
     """Subagents by name."""
-    skills: Sequence[str] | Literal["all"] | None = option(
-        checks.skills,
-        special("initialize", "`Skill` rules in `--allowedTools`; names also `initialize.skills`"),
-        default=None,
+    skills: Sequence[str] | Literal["all"] | None = nullable(
+        checks.skills, special("initialize", "`Skill` rules in `--allowedTools`; names also `initialize.skills`")
     )
     """'all', or the names of the skills of the session."""
     plugins: Sequence[SdkPluginConfig | Mapping[str, Any]] = option(
@@ -397,6 +410,12 @@ class Options(Checked):
         default=(),
     )
     """Plugins in local folders."""
+    plugin_urls: Sequence[str] = option(
+        strings, flag("--plugin-url", "each", shown="URL", refused="they bring programs to run"), default=()
+    )
+    """Addresses of plugins to download, as .zip files, for this session."""
+    disable_slash_commands: bool = switch("--disable-slash-commands")
+    """True disables all skills and commands."""
     plugin_delivery: Literal["argv", "initialize"] = option(
         choice("argv", "initialize"), host("`--await-initialize` and `initialize.plugins`"), default="argv"
     )
@@ -404,70 +423,70 @@ class Options(Checked):
 
     # -- Model and output
 
-    model: str | None = option(name_text, flag("--model", place=9), default=None)
+    model: str | None = nullable(name_text, flag("--model", place=9))
     """An alias (`sonnet`) or the id of the model."""
-    fallback_model: str | None = option(name_text, flag("--fallback-model", place=10), default=None)
+    fallback_model: str | None = nullable(name_text, flag("--fallback-model", place=10))
     """A model, or a comma-separated list, for when `model` is overloaded."""
     betas: Sequence[str] = option(strings, flag("--betas", "each", place=11), default=())
     """Beta headers for API requests (API key users only)."""
-    thinking: ThinkingConfig | Mapping[str, Any] | None = option(
-        checks.thinking,
-        special("argv", "`--thinking=V`, `--max-thinking-tokens=N`, `--thinking-display=V`", place=39),
-        default=None,
+    thinking: ThinkingConfig | Mapping[str, Any] | None = nullable(
+        checks.thinking, special("argv", "`--thinking=V`, `--max-thinking-tokens=N`, `--thinking-display=V`", place=39)
     )
     """The thinking mode: adaptive, enabled (with a budget in tokens) or disabled, and its display."""
-    max_thinking_tokens: int | None = option(
+    max_thinking_tokens: int | None = nullable(
         integer(0),
         flag("--max-thinking-tokens", shown="N", place=40, yields_to="thinking", deprecated="use `thinking`."),
-        default=None,
     )
     """Older form of `thinking`, in tokens; `thinking` wins over it, with a warning."""
-    effort: EffortLevel | None = option(effort_level, flag("--effort", place=41, variable="text"), default=None)
+    effort: EffortLevel | None = nullable(effort_level, flag("--effort", place=41, variable="text"))
     """The effort of the model: low, medium, high, xhigh or max."""
-    output_format: type[Any] | UnionType | Mapping[str, Any] | None = option(
-        checks.output_format, special("argv", "`--json-schema=JSON`", place=42), default=None
+    output_format: type[Any] | UnionType | Mapping[str, Any] | None = nullable(
+        checks.output_format, special("argv", "`--json-schema=JSON`", place=42)
     )
     """A type, or `{'type': 'json_schema', 'schema': ...}`, requests structured output that fits it. The value is the schema."""
 
     # -- Budgets
 
-    max_turns: int | None = option(integer(0), flag("--max-turns", shown="N", place=5), default=None)
+    max_turns: int | None = nullable(integer(0), flag("--max-turns", shown="N", place=5))
     """The largest number of turns of the model; 0 means no limit."""
-    max_budget_usd: float | None = option(
-        number(0, exclusive=True), flag("--max-budget-usd", shown="X", place=6), default=None
-    )
+    max_budget_usd: float | None = nullable(number(0, exclusive=True), flag("--max-budget-usd", shown="X", place=6))
     """The cost limit in US dollars; the earlier cost of a resumed session does not count."""
-    task_budget: TaskBudget | Mapping[str, int] | None = option(
-        checks.task_budget, special("argv", "`--task-budget=N`", place=8), default=None
+    task_budget: TaskBudget | Mapping[str, int] | None = nullable(
+        checks.task_budget, special("argv", "`--task-budget=N`", place=8)
     )
     """A token budget that the model sees (alpha in the CLI)."""
 
     # -- Conversation
 
-    continue_conversation: bool = option(
-        boolean, flag("--continue", "switch", place=17, chooses=True, yields_to="resume"), default=False
-    )
+    continue_conversation: bool = switch("--continue", place=17, chooses=True, yields_to="resume")
     """True continues the latest conversation of the folder; `resume` wins over it, with a warning."""
-    resume: str | None = option(name_text, flag("--resume", place=18, chooses=True), default=None)
+    resume: str | None = nullable(name_text, flag("--resume", place=18, chooses=True))
     """The id (or name) of the session to resume."""
-    session_id: str | None = option(checks.uuid, flag("--session-id", place=19, chooses=True), default=None)
+    session_id: str | None = nullable(checks.uuid, flag("--session-id", place=19, chooses=True))
     """The UUID of the new session; with `resume` only together with `fork_session`."""
-    fork_session: bool = option(boolean, flag("--fork-session", "switch", place=31, chooses=True), default=False)
+    fork_session: bool = switch("--fork-session", place=31, chooses=True)
     """With `resume`: True resumes a copy under a new id and leaves the original unchanged."""
-    resume_session_at: str | None = option(name_text, flag("--resume-session-at", place=32, chooses=True), default=None)
+    resume_session_at: str | None = nullable(name_text, flag("--resume-session-at", place=32, chooses=True))
     """Resumes only up to this message (its UUID)."""
-    resume_drops_turn: str | None = option(text, flag("--resume-drops-turn", place=33, chooses=True), default=None)
+    resume_drops_turn: str | None = nullable(text, flag("--resume-drops-turn", place=33, chooses=True))
     """The UUID of the one prompt that `resume_session_at` may cut off; the CLI refuses any other."""
+    session_name: str | None = nullable(name_text, flag("--name"))
+    """The name of the session in lists; `resume` takes it."""
+    worktree: bool | str = option(
+        checks.debug, flag("--worktree", text="`--worktree`, `--worktree=NAME`"), default=False
+    )
+    """True works in a new worktree of the repository; a text is its name."""
+    autocompact: int | None = nullable(integer(100_000), flag("--autocompact"))
+    """The tokens at which the CLI compacts the conversation, 100,000 or more."""
     persist_session: bool = option(boolean, flag("--no-session-persistence", "off", place=34), default=True)
     """False writes no transcript: the session cannot be resumed."""
     enable_file_checkpointing: bool = option(
         boolean, variable("CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING", "true", session=True), default=False
     )
     """True records files, so that `rewind_files` can restore them."""
-    session_store: SessionStore | None = option(
+    session_store: SessionStore | None = nullable(
         checks.session_store,
         special("argv", "`--session-mirror`", place=35, session=True, variable="function"),
-        default=None,
         secret=True,
     )
     """The store that gets a copy of the transcript, and from which `resume` and `continue_conversation` read."""
@@ -476,16 +495,16 @@ class Options(Checked):
 
     # -- Messages to deliver
 
-    include_partial_messages: bool = option(
-        boolean, flag("--include-partial-messages", "switch", place=26), default=False
-    )
+    include_partial_messages: bool = switch("--include-partial-messages", place=26)
     """True delivers text while the model writes it, as `StreamEvent` messages."""
-    include_hook_events: bool = option(boolean, flag("--include-hook-events", "switch", place=27), default=False)
+    include_hook_events: bool = switch("--include-hook-events", place=27)
     """True delivers messages about hooks that start, progress and end."""
-    forward_subagent_text: bool = option(boolean, flag("--forward-subagent-text", "switch", place=28), default=False)
+    forward_subagent_text: bool = switch("--forward-subagent-text", place=28, field="forwardSubagentText")
     """True also delivers the text of subagents, not only their tool calls."""
-    prompt_suggestions: bool = option(boolean, flag("--prompt-suggestions=true", "switch", place=29), default=False)
+    prompt_suggestions: bool = switch("--prompt-suggestions=true", place=29)
     """True delivers a suggestion for the user's next prompt after each turn."""
+    replay_user_messages: bool = switch("--replay-user-messages", session=True)
+    """True delivers each prompt again, as a `UserMessage`, when the CLI has read it."""
     agent_progress_summaries: bool = option(boolean, initialize("agentProgressSummaries"), default=False)
     """True delivers summaries of the work of subagents, about every 30 seconds."""
     per_task_stop_affordance: bool = option(boolean, initialize("perTaskStopAffordance"), default=False)
@@ -493,13 +512,12 @@ class Options(Checked):
 
     # -- Files and settings
 
-    cwd: str | os.PathLike[str] | None = option(
+    cwd: str | os.PathLike[str] | None = nullable(
         checks.cwd,
         host(
             "working directory and `PWD`",
             refused="the project settings that are found there can define hooks, which are programs",
         ),
-        default=None,
     )
     """The working directory; None or '' inherits it."""
     add_dirs: Sequence[str | os.PathLike[str]] = option(
@@ -508,11 +526,11 @@ class Options(Checked):
         default=(),
     )
     """Additional folders that tools may use."""
-    project_config_root: str | os.PathLike[str] | None = option(
-        named_path, flag("--project-config-root", place=23, refused="it names a folder to trust"), default=None
+    project_config_root: str | os.PathLike[str] | None = nullable(
+        named_path, flag("--project-config-root", place=23, refused="it names a folder to trust")
     )
     """The trusted folder of project settings, `.mcp.json` and `.claude`, instead of `cwd`."""
-    settings: str | os.PathLike[str] | Mapping[str, Any] | None = option(
+    settings: str | os.PathLike[str] | Mapping[str, Any] | None = nullable(
         checks.settings,
         special(
             "argv",
@@ -522,31 +540,30 @@ class Options(Checked):
             refused="they can define hooks, which are programs",
             merge="deep",
         ),
-        default=None,
         secret=True,
     )
     """Additional settings: a dict, JSON text, or the path of a file."""
-    managed_settings: Mapping[str, Any] | None = option(
-        json_object,
-        flag("--managed-settings", "json", place=21, refused="they are a policy"),
-        default=None,
-        secret=True,
+    managed_settings: Mapping[str, Any] | None = nullable(
+        json_object, flag("--managed-settings", "json", place=21, refused="they are a policy"), secret=True
     )
     """Settings with the priority of a policy; the CLI accepts only restrictions."""
-    setting_sources: Sequence[SettingSource] | None = option(
-        list_of(choice("user", "project", "local"), example='["project"]'),
-        flag("--setting-sources", "comma", place=35),
-        default=None,
+    setting_sources: Sequence[SettingSource] | None = nullable(
+        list_of(choice("user", "project", "local"), example='["project"]'), flag("--setting-sources", "comma", place=35)
     )
     """The settings files to load: user, project, local; `[]` loads none, None all."""
 
+    bare: bool = switch("--bare", refused="it turns hooks of settings off")
+    """True skips hooks of settings, memory, `CLAUDE.md` and the keychain: the CLI reads nothing but what the options give."""
+    safe_mode: bool = switch("--safe-mode", refused="it turns hooks of settings off")
+    """True disables all customizations: `CLAUDE.md`, skills, plugins, hooks, servers. Policies still apply."""
+
     # -- The process
 
-    cli_path: str | os.PathLike[str] | None = option(
-        checks.cli_path, host("the program", refused="it names a program to run"), default=None
+    cli_path: str | os.PathLike[str] | None = nullable(
+        checks.cli_path, host("the program", refused="it names a program to run")
     )
     """Path to the Claude Code CLI. Default: None, search PATH and known locations."""
-    executable: str | None = option(name_text, host("the program", refused="it names a program to run"), default=None)
+    executable: str | None = nullable(name_text, host("the program", refused="it names a program to run"))
     """The JavaScript runtime, used only if the CLI is a script (node by default)."""
     executable_args: Sequence[str] = option(
         list_of(text), host("arguments before the CLI's", refused="they go to a program"), default=(), secret=True
@@ -583,18 +600,16 @@ class Options(Checked):
         secret=True,
     )
     """Any other flag of the CLI, by name without dashes; None is a bare flag, a list repeats it."""
-    user: str | int | None = option(
-        checks.user, host("user of the process", refused="it is a user of this machine"), default=None
-    )
+    user: str | int | None = nullable(checks.user, host("user of the process", refused="it is a user of this machine"))
     """The user of the operating system that the CLI runs as (needs privileges)."""
-    client_app: str | None = option(text, variable("CLAUDE_AGENT_SDK_CLIENT_APP"), default=None)
+    client_app: str | None = nullable(text, variable("CLAUDE_AGENT_SDK_CLIENT_APP"))
     """The name of your application in API requests."""
     debug: bool | str = option(
         checks.debug, flag("--debug", text="`--debug`, `--debug=FILTER`", place=43), default=False
     )
     """True writes the CLI's debug log; a text selects categories."""
-    debug_file: str | os.PathLike[str] | None = option(
-        named_path, flag("--debug-file", shown="PATH", place=44, refused="it names a file to write"), default=None
+    debug_file: str | os.PathLike[str] | None = nullable(
+        named_path, flag("--debug-file", shown="PATH", place=44, refused="it names a file to write")
     )
     """The file for the CLI's debug log."""
 
@@ -608,21 +623,19 @@ class Options(Checked):
         choice("strict", "permissive", "skip"), host(), default="strict"
     )
     """`strict`, `permissive` (unknown versions only warn) or `skip`."""
-    on_oversize: Literal["raise", "skip"] | None = option(choice("raise", "skip"), host(), default=None)
+    on_oversize: Literal["raise", "skip"] | None = nullable(choice("raise", "skip"), host())
     """The reaction of a query to a line beyond `Limits.line_bytes`: `raise` (default) or `skip`. A session always skips it."""
-    on_warning: Callable[[StreamWarning], object] | None = option(
-        checks.plain_callback("warning"), host(), default=None
-    )
+    on_warning: Callable[[StreamWarning], object] | None = nullable(checks.plain_callback("warning"), host())
     """A regular function that Hackamore calls with each `StreamWarning`."""
-    stderr: Callable[[str], object] | None = option(checks.plain_callback("line"), host(), default=None)
+    stderr: Callable[[str], object] | None = nullable(checks.plain_callback("line"), host())
     """A regular function that Hackamore calls with each line of the CLI's stderr."""
-    trace: Callable[..., object] | str | os.PathLike[str] | None = option(
-        checks.trace, host(refused="it names a file to write"), default=None
+    trace: Callable[..., object] | str | os.PathLike[str] | None = nullable(
+        checks.trace, host(refused="it names a file to write")
     )
     """A file that every frame is added to, with times and without secrets, or a function."""
-    telemetry: Observer | None = option(checks.observer, host(variable="function"), default=None)
+    telemetry: Observer | None = nullable(checks.observer, host(variable="function"))
     """Spans and metrics of OpenTelemetry (`hackamore.Telemetry`), or an observer of your own."""
-    budget: Observer | None = option(checks.observer, host(variable="function"), default=None)
+    budget: Observer | None = nullable(checks.observer, host(variable="function"))
     """A limit of cost or tokens (`hackamore.Budget`), which many queries and sessions may share."""
     timeouts: Timeouts = option(instance(Timeouts), host(), default=Timeouts())
     """All timeouts: `Timeouts`."""
@@ -647,6 +660,8 @@ class Options(Checked):
             raise wrong("resume_drops_turn", "needs `resume_session_at`.")
         if self.session_store is not None:
             self._check_store()
+        if self.restricted and self.permission_mode == "bypassPermissions":
+            raise wrong("restricted", "excludes permission_mode='bypassPermissions': the CLI refuses it.")
         if self.model is not None and self.model == self.fallback_model:
             raise wrong("fallback_model", "must differ from `model`.")
 

@@ -78,7 +78,8 @@ class _Plain:
         self._query = PlainQuery(options)
         self.core = self._query.core
         options = with_guards(options, self.core.warned, self._query.log.ids)
-        self.transport, self._local = open_sync(transport, lambda: child_process(options), options)
+        grace = options.timeouts.stop_grace
+        self.transport, self._local = open_sync(transport, lambda: child_process(options, grace), options)
         self.gone = False
         self._query.wake = self.transport.abandon
         self.log = self._query.log
@@ -293,7 +294,10 @@ class QueryStream(OtherShell):
         self._up = True
 
     def close(self) -> None:
-        """Stop the CLI, if it still runs, and end the stream: when this returns, no process is left. Idempotent."""
+        """Stop the CLI, if it still runs, and end the stream. Idempotent.
+
+        It waits for the end of the process, at most `Timeouts.stop_grace`: a CLI that ignores signals is killed behind it.
+        """
         self._closing = self._ended = True
         self._items.clear()
         self._way.close()

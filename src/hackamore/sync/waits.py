@@ -37,9 +37,9 @@ class Preparing:
         return self._preparation.run()
 
 
-def child_process(options: Options) -> SyncChildProcess:
+def child_process(options: Options, stop_seconds: float | None = None) -> SyncChildProcess:
     """Return the local child process that the options ask for."""
-    return SyncChildProcess(**child_settings(options))
+    return SyncChildProcess(**child_settings(options), stop_seconds=stop_seconds)
 
 
 def receive(transport: SyncTransport, seconds: float | None) -> bytes | None:

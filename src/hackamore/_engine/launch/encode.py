@@ -51,6 +51,15 @@ def _system_prompt_argv(options: Options) -> list[str]:
     return flags
 
 
+def _system_prompt_echo(options: Options) -> Mapping[str, Any]:
+    given, fields = options.system_prompt, {}
+    if isinstance(given, (SystemPromptCustom, SystemPromptPreset)) and given.snapshot is not None:
+        fields["systemPromptSnapshot"] = given.snapshot
+    if isinstance(given, SystemPromptPreset) and given.exclude_dynamic_sections is not None:
+        fields["excludeDynamicSections"] = given.exclude_dynamic_sections
+    return fields
+
+
 def _system_prompt_initialize(options: Options) -> Mapping[str, Any]:
     prompt = options.system_prompt
     if isinstance(prompt, SystemPromptCustom):
@@ -203,10 +212,11 @@ class Special(NamedTuple):
     argv: Callable[[Any], list[str]] | None = None
     initialize: Callable[[Any], Mapping[str, Any]] | None = None
     environment: Callable[[Any], Mapping[str, str]] | None = None
+    echo: Callable[[Any], Mapping[str, Any]] | None = None
 
 
 SPECIAL: dict[str, Special] = {
-    "system_prompt": Special(_system_prompt_argv, _system_prompt_initialize),
+    "system_prompt": Special(_system_prompt_argv, _system_prompt_initialize, None, _system_prompt_echo),
     "tools": Special(_tools_argv),
     "allowed_tools": Special(_allowed_tools_argv),
     "task_budget": Special(lambda o: [] if o.task_budget is None else [f"--task-budget={o.task_budget.total}"]),
@@ -220,6 +230,7 @@ SPECIAL: dict[str, Special] = {
     "plugins": Special(_plugins_argv, _plugins_initialize),
     "extra_args": Special(_extra_args_argv),
     "thinking": Special(_thinking_argv),
+    "chrome": Special(lambda o: [] if o.chrome is None else ["--chrome" if o.chrome else "--no-chrome"]),
     "output_format": Special(
         lambda o: (
             [f"--json-schema={json_text(o.output_format['schema'])}"] if isinstance(o.output_format, Mapping) else []
@@ -233,7 +244,10 @@ SPECIAL: dict[str, Special] = {
 
 
 class OptionRow(NamedTuple):
-    """One option, and the functions that return its arguments, fields of `initialize` and variables, if it can have some."""
+    """One option, and the functions that return its arguments, fields of `initialize` and variables, if it can have some.
+
+    `echo` returns fields of `initialize` that repeat its flags, for a peer that a custom transport has started.
+    """
 
     name: str
     row: Row
@@ -241,6 +255,7 @@ class OptionRow(NamedTuple):
     argv: Callable[[Options], list[str]] | None = None
     initialize: Callable[[Options], Mapping[str, Any]] | None = None
     environment: Callable[[Options], Mapping[str, str]] | None = None
+    echo: Callable[[Options], Mapping[str, Any]] | None = None
 
     def needs_session(self, options: Options) -> bool:
         """Return True if this value needs the bidirectional protocol."""
@@ -296,7 +311,10 @@ def _encoded(name: str, row: Row, secret: bool) -> OptionRow:
         overruled = row.yields_to and getattr(options, row.yields_to) is not None
         return [] if overruled else write(row.name, getattr(options, name))
 
-    return OptionRow(name, row, secret, argv)
+    def echo(options: Options) -> Mapping[str, Any]:
+        return {row.field: getattr(options, name)} if is_given(getattr(options, name)) else {}
+
+    return OptionRow(name, row, secret, argv, echo=echo if row.field else None)
 
 
 ROWS: tuple[OptionRow, ...] = tuple(

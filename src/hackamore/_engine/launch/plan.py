@@ -182,8 +182,8 @@ def build_plan(
     for option in ROWS:
         if option.argv is not None:
             owned.extend((option.name, part) for part in option.argv(options))
-        if session and option.initialize is not None:
-            initialize.update(option.initialize(options))
+        for fields in (option.initialize, option.echo) if session else ():
+            initialize.update(fields(options) if fields is not None else {})
     stdin: bytes | None = None
     if session:
         owned.extend([("", "--input-format"), ("", "stream-json")])

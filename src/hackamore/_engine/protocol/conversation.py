@@ -9,6 +9,7 @@ from hackamore._engine.protocol.diagnostics import api_failure
 from hackamore._engine.protocol.states import session as states
 from hackamore._engine.protocol.states.session import WORK, SessionActivity, Snapshot, Work, WorkTrigger
 from hackamore._engine.protocol.turns import PromptRecord
+from hackamore.errors import OptionsError
 from hackamore.messages import (
     MESSAGE_TYPES,
     APIRetryMessage,
@@ -82,6 +83,7 @@ class ConversationState:
         self._key_source: str | None = None
         self._state = state
         self._turns = turns
+        self._sent: set[str] = set()  # the ids of all prompts
         self._outbox = outbox
         self._log = log
         self._random_bytes = random_bytes
@@ -139,15 +141,18 @@ class ConversationState:
         """Send a prompt, a string or a list of content blocks; return its id, a uuid. It waits, without limit, until the session is ready.
 
         Raises:
-            ValueError: if JSON cannot hold it, or the id is taken.
+            ValueError: if JSON cannot hold it.
+            OptionsError: if the id is taken.
             SessionClosedError: if the session is over, being stopped, or finishing.
         """
         self.check_prompts()
         record = PromptRecord(turn_id or self.new_uuid())
-        if record.id in self._turns:
-            raise ValueError(f"a prompt with the id {record.id!r} is open already")
+        if record.id in self._sent:
+            text = f"`uuid`: a prompt with the id {record.id!r} is open already, or was. Use a new one: turns are matched by it."
+            raise OptionsError(text, field="uuid")
         frame = frames.user_frame(content, record.id, fields)
         self._turns.add(record)
+        self._sent.add(record.id)
         self._outbox.send(record, frame, flows=self._state.flows)
         return record.id
 

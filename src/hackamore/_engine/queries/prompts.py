@@ -79,14 +79,18 @@ def one_prompt(prompt: object) -> OnePrompt:
     if isinstance(prompt, (list, tuple)):
         return OnePrompt(checked_blocks(prompt))
     if isinstance(prompt, Mapping):
-        message = prompt.get("message")
-        if prompt.get("type") != "user" or not isinstance(message, Mapping) or "content" not in message:
-            raise TypeError('a dict as a prompt is a user frame: {"type": "user", "message": {"content": ...}}')
-        inner = one_prompt(message["content"])
-        fields = {name: value for name, value in prompt.items() if name not in {"type", "message", "uuid"}}
-        uuid = prompt.get("uuid")
-        return OnePrompt(inner.content, str(uuid) if uuid else None, fields)
+        frame = parts_of(prompt)
+        return frame._replace(content=one_prompt(frame.content).content)
     raise TypeError(f"a prompt must be a str, a list of content blocks or a user frame, not {type(prompt).__name__}")
+
+
+def parts_of(frame: Mapping[str, Any]) -> OnePrompt:
+    """Return the parts of a user frame, with its content as it is; raise TypeError if it is not one."""
+    message = frame.get("message")
+    if frame.get("type") != "user" or not isinstance(message, Mapping) or "content" not in message:
+        raise TypeError('a dict as a prompt is a user frame: {"type": "user", "message": {"content": ...}}')
+    fields = {name: value for name, value in frame.items() if name not in {"type", "message", "uuid"}}
+    return OnePrompt(message["content"], str(frame["uuid"]) if frame.get("uuid") else None, fields)
 
 
 def steering_reasons(prompt: object, options: Options) -> list[str]:

@@ -25,7 +25,7 @@ from hackamore._engine.protocol.conversation import SETTLE_SECONDS
 from hackamore._engine.protocol.deadlines import EXIT_SECONDS, Deadlines, TurnDeadlines
 from hackamore._engine.protocol.log import SessionLog, one_line
 from hackamore._engine.protocol.states.session import Ending, Half, SessionActivity, SessionState, TurnState
-from hackamore._engine.queries.prompts import PRIORITIES
+from hackamore._engine.queries.prompts import PRIORITIES, OnePrompt, parts_of
 from hackamore._engine.session.events import (
     ActivityChanged,
     BackgroundTasksChanged,
@@ -51,6 +51,7 @@ from hackamore.errors import (
 from hackamore.hooks.matchers import check_hooks, registration
 from hackamore.messages.base import frame_summary
 from hackamore.messages.decode import prepare
+from hackamore.options.kinds import uuid as checked_uuid
 from hackamore.options.options import Options
 from hackamore.runtime.flags import Flag
 from hackamore.runtime.log import logger
@@ -573,7 +574,9 @@ def driver_error(error: Exception) -> HackamoreError:
     if isinstance(error, HackamoreError):
         return error
     logger.error("a session's driver failed", exc_info=error)
-    return SessionClosedError(expected=False, reason=f"{type(error).__name__}: {error}")
+    failure = SessionClosedError(expected=False, reason=f"{type(error).__name__}: {error}")
+    failure.__cause__ = error
+    return failure
 
 
 def _log(log: SessionLog, event: core_events.Event) -> None:
@@ -607,6 +610,14 @@ def checked_content(prompt: object) -> str | list[Any]:
         return list(prompt)
     hint = "; options are given as `options=`" if isinstance(prompt, Options) else ""
     raise TypeError(f"`prompt` must be a str or a list of content blocks, not {type(prompt).__name__}{hint}")
+
+
+def sent_prompt(prompt: object, priority: object, extra: object, uuid: object) -> OnePrompt:
+    """Return a prompt or user frame as it is sent; raise TypeError, ValueError or OptionsError for a wrong part of it."""
+    given = parts_of(prompt) if isinstance(prompt, Mapping) else OnePrompt(checked_content(prompt))
+    turn_id = given.turn_id if uuid is None else uuid
+    fields = {**given.fields, **prompt_fields(priority, extra)}
+    return OnePrompt(given.content, None if turn_id is None else checked_uuid(turn_id, "uuid"), fields)
 
 
 def prompt_fields(priority: object, extra: object) -> dict[str, Any]:

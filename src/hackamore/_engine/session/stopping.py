@@ -66,6 +66,11 @@ class Stopping:
         """The seconds after which a stop does not wait for the CLI any longer."""
         return self.interrupt_seconds + (self._grace if self._stores else 0.0)
 
+    def limit(self, seconds: float) -> None:
+        """Wait for the CLI no longer than half of the time that a caller has: the rest is for its exit."""
+        self.interrupt_seconds = min(self.interrupt_seconds, seconds / 2)
+        self._grace = min(self._grace, seconds / 2)
+
     def move(self, state: Stop) -> None:
         """Continue in a state, unless the stop is there already."""
         # Without a call between: there another thread could come in, and its later state would be overwritten.

@@ -612,6 +612,7 @@ class ChildProcess:
         stop_grace: seconds for an exit by itself.
         kill_grace: seconds for an exit after SIGTERM.
         on_stderr: called with each line of stderr, in a thread of its own.
+        stop_seconds: for how long `stop` waits, from its first call; then the reaper ends the process behind it. None waits for the end.
     """
 
     def __init__(
@@ -621,7 +622,10 @@ class ChildProcess:
         kill_grace: float = 5.0,
         stderr_tail_bytes: int = 65_536,
         on_stderr: Callable[[str], object] | None = None,
+        stop_seconds: float | None = None,
     ) -> None:
+        self.stop_seconds = stop_seconds
+        self._leave_at = 0.0
         self._stop_grace = stop_grace
         self._kill_grace = kill_grace
         self._stderr_tail_bytes = stderr_tail_bytes
@@ -655,6 +659,14 @@ class ChildProcess:
         child.start()  # outside the gate: a stop from elsewhere does not wait for it
         if self._stopped_early:  # `stop` came during the start, and found nothing to stop
             child.stop(turn_open=True)
+
+    def seconds_left(self) -> float | None:
+        """Return for how long `stop` may wait, counted from the first call of this; None for any time."""
+        if self.stop_seconds is None:
+            return None
+        now = time.monotonic()
+        self._leave_at = self._leave_at or now + self.stop_seconds
+        return max(0.0, self._leave_at - now)
 
     def _stop_early(self) -> Child | None:
         with self._gate:

@@ -110,6 +110,28 @@ class Preparation:
         return answer
 
 
+def launch_plan(options: Options, *, find: bool = True) -> LaunchPlan:
+    """Return what a session with these options starts: command line, variables, fields of `initialize`. It starts nothing.
+
+    Args:
+        options: the options of the session.
+        find: False looks for no CLI on this machine: then `cli_path`, or `claude`, is the program.
+
+    Returns:
+        The plan, which `start` of a transport takes.
+
+    Raises:
+        OptionsError: options that do not fit together, or do not fit the file system.
+        CLINotFoundError: there is no CLI.
+
+    Example:
+        ::
+
+            print(hackamore.launch_plan(hackamore.Options(model="sonnet")).describe())
+    """
+    return Preparation(options.replace(version_check="skip"), None, session=True, find=find).run()
+
+
 def plan_for(options: Options, prompt: str, cli_path: str) -> tuple[LaunchPlan, list[str]]:
     """Return what would be started for a prompt, and the options for which it would be a session."""
     reasons = steering_reasons(prompt, options)

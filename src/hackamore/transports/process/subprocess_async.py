@@ -146,21 +146,25 @@ class AsyncChildProcess(ChildProcess):
         child.stop(turn_open=turn_open, here=True)
         if child.done.is_set():
             return
+        left = self.seconds_left()
+        until = float("inf") if left is None else anyio.current_time() + left
         try:
             wakeup = Wakeup()
         except OSError:  # no descriptor is left: the end is looked for from time to time
-            with anyio.CancelScope(shield=True):
+            with anyio.CancelScope(shield=True, deadline=until):
                 while not child.done.is_set():  # noqa: ASYNC110 - there is nothing left to be woken by
                     await anyio.sleep(_POLL_SECONDS)
             return
         try:
             child.add_done_wakeup(wakeup)
             cancelled: BaseException | None = None
-            with anyio.CancelScope(shield=True):
-                while not child.done.is_set():
+            with anyio.CancelScope(shield=True, deadline=until) as scope:
+                while not (child.done.is_set() or scope.cancel_called):
                     try:
                         await wait_readable(wakeup.fileno())
                     except anyio.get_cancelled_exc_class() as error:
+                        if scope.cancel_called:
+                            raise
                         cancelled = error  # a scope does not shield from asyncio's `Task.cancel`; the time is bounded
             if cancelled is not None:
                 raise cancelled

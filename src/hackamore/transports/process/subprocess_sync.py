@@ -59,4 +59,4 @@ class SyncChildProcess(ChildProcess):
         if child is not None:
             child.stop(turn_open=turn_open, here=True)
             if not child.busy_in_this_thread:  # in a signal handler: the read that it interrupted has to continue first
-                wait_for(child.done)
+                wait_for(child.done, self.seconds_left())

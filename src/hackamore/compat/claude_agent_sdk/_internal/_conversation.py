@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import AsyncIterable, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import anyio
 import anyio.lowlevel
 
 import hackamore
 from hackamore import errors
+from hackamore.compat._log import logger
 from hackamore.compat._use import USED
 from hackamore.compat.claude_agent_sdk import _errors as sdk
 from hackamore.compat.claude_agent_sdk._internal._mapping import run_end_ceiling_ms, to_options
@@ -23,11 +24,10 @@ from hackamore.compat.claude_agent_sdk._internal.message_parser import parse_mes
 from hackamore.compat.claude_agent_sdk._internal.transport import Transport
 from hackamore.compat.claude_agent_sdk._internal.transport.subprocess_cli import is_local
 from hackamore.compat.claude_agent_sdk._shapes import ClaudeAgentOptions, Message
-from hackamore.runtime.log import logger
 from hackamore.transports.base import LaunchPlan
 
-_OWN = ("type", "message", "uuid", "priority")
-"""Fields of a prompt's frame that are arguments of `Session.send`."""
+_NAMING = {"user_message_uuid", "user_message_uuids"}
+"""Fields in which the CLI names prompts."""
 
 
 class TransportAdapter:
@@ -38,7 +38,7 @@ class TransportAdapter:
 
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
-        self.failure: Exception | None = None  # of the connection, the iterator or a frame
+        self._failure: Exception | None = None  # of the iterator
         self._lines: deque[bytes] = deque()
         self._change = anyio.Event()
         self.sent = 0  # writes, refused ones included
@@ -62,7 +62,6 @@ class TransportAdapter:
         try:
             await self.transport.connect()
         except Exception as error:
-            self.failure = error
             raise errors.StartError(str(error)) from error
         self._reader = spawn_detached(self._read())
 
@@ -72,7 +71,7 @@ class TransportAdapter:
                 self._lines.append(json.dumps(frame).encode() + b"\n")
                 self._changed()
         except Exception as error:
-            self.failure = error
+            self._failure = error
         finally:
             self._ended = True
             self._changed()
@@ -82,8 +81,8 @@ class TransportAdapter:
             for line in data.split(b"\n")[:-1]:  # U+2028 is not a line end
                 await self.transport.write(f"{line.decode()}\n")
         except Exception as error:
-            self._refused = self.failure = self.failure or error
-            raise
+            self._refused = error
+            raise errors.StreamError(str(error)) from error
         finally:
             self.sent += 1
             self._changed()
@@ -96,11 +95,12 @@ class TransportAdapter:
             await self._change.wait()
         data = b"".join(self._lines)
         self._lines.clear()
+        if not data and self._failure is not None:
+            raise errors.StreamError(str(self._failure)) from self._failure
         return data
 
     async def wait_exit(self) -> int | None:
-        code: Any = getattr(self.failure, "exit_code", 1 if self.failure is not None else 0)
-        return code if isinstance(code, int) else 1
+        return 0
 
     async def stop(self, *, turn_open: bool) -> None:
         if self._stopped:
@@ -128,6 +128,7 @@ class Conversation:
         self._error_result: dict[str, Any] | None = None
         self._ceiling: float | None = None  # seconds that a run may continue after its result
         self._env = options.env
+        self._given: set[str | None] = set()  # the uuids that the program gave to its prompts
         self._last_result = False
         self._cursor: Any = None
         self._over = False
@@ -152,17 +153,19 @@ class Conversation:
             if not problem:  # before the first message can come
                 self._cursor = self._session.messages()
         # A transport may end as soon as it has answered: its messages are there to be read.
-        if problem and (self._session.server_info is None or self._failure is not None):
-            error = self._start_error(problem[0])
-            raise error from error.__cause__ or (None if error is problem[0] else problem[0])
+        if problem and (self._session.server_info is None or self._failure(problem[0]) is not None):
+            self._raise(self._failure(problem[0]) or self._start_error(problem[0]), problem[0])
 
-    @property
-    def _failure(self) -> Exception | None:
-        return None if self._adapter is None else self._adapter.failure
+    def _failure(self, error: Exception | None) -> Exception | None:
+        """Return the exception of the program's transport that ended the session; None if another reason did."""
+        cause = None if error is None or self._adapter is None else error.__cause__
+        return cause if isinstance(cause, Exception) else None
+
+    def _raise(self, problem: Exception, error: Exception | None) -> NoReturn:
+        """Raise an exception for an error of the session, with a cause that is not the exception itself."""
+        raise problem from problem.__cause__ or (None if problem in (error, self._failure(error)) else error)
 
     def _start_error(self, error: Exception) -> Exception:
-        if self._failure is not None:
-            return self._failure
         match error:
             case errors.CLINotFoundError():
                 return sdk.CLINotFoundError(f"Claude Code not found. {error}")
@@ -178,16 +181,14 @@ class Conversation:
         return error if refused else sdk.CLIConnectionError(f"Failed to start Claude Code: {error}")
 
     async def send(self, frame: Mapping[str, Any]) -> None:
-        extra = {name: value for name, value in frame.items() if name not in _OWN}
-        message = frame.get("message")
-        content = message.get("content") if isinstance(message, Mapping) else None
         before = 0 if self._adapter is None else self._adapter.sent
+        self._given.add(frame.get("uuid"))
         try:
-            await self._session.send(content, priority=frame.get("priority"), extra=extra)  # type: ignore[arg-type]
-        except errors.SessionClosedError as error:
+            await self._session.send({"type": "user", **frame})
+        except (errors.SessionClosedError, errors.StreamError) as error:
             code = self._session.exit_code
             ended = f"terminated process (exit code: {code})" if code is not None else "a session that is over"
-            raise sdk.CLIConnectionError(f"Cannot write to {ended}: {error.reason}") from error
+            raise sdk.CLIConnectionError(f"Cannot write to {ended}: {getattr(error, 'reason', error)}") from error
         if self._adapter is not None:
             await self._adapter.taken(before)
 
@@ -226,10 +227,12 @@ class Conversation:
                 self._over = True
                 problem = self._ending(end)
                 if problem is not None:
-                    raise problem from problem.__cause__ or end
+                    self._raise(problem, end)
                 break
-            # Only prompts of Hackamore have a uuid for the CLI to name.
-            data = {name: value for name, value in message.data.items() if not name.startswith("user_message_uuid")}
+            data = dict(message.data)
+            for name in _NAMING & data.keys():  # the program knows no ids but its own
+                if not self._given.intersection([data[name]] if isinstance(data[name], str) else data[name] or ()):
+                    del data[name]
             state = data.get("type") == "system" and data.get("subtype") == "session_state_changed"
             if state and data.get("sdk_host_only") is True:
                 continue
@@ -243,11 +246,12 @@ class Conversation:
 
     def _ending(self, error: errors.HackamoreError | None) -> Exception | None:
         """Return the exception for the end of the messages; None if the CLI ended well."""
-        failure = self._failure
+        failure = self._failure(error)
         if failure is not None and not isinstance(failure, sdk.ProcessError):
             return failure
         closed = error if isinstance(error, errors.SessionClosedError) else None
-        if error is not None and closed is None and not isinstance(error, errors.StartError):  # a limit or a budget
+        known = (type(None), errors.SessionClosedError, errors.StartError)
+        if failure is None and not isinstance(error, known):  # a limit or a budget
             return error if isinstance(error, errors.BudgetError) else sdk.CLIConnectionError(str(error))
         code = self._session.exit_code
         if failure is None and code in (0, None):
@@ -265,8 +269,8 @@ class Conversation:
     async def control(self, subtype: str, **fields: Any) -> dict[str, Any]:
         try:
             answer = await self._session.request(subtype, **fields)
-        except errors.SessionClosedError as error:
-            raise (self._ending(error) or sdk.CLIConnectionError(str(error))) from error
+        except (errors.SessionClosedError, errors.StreamError) as error:
+            self._raise(self._ending(error) or sdk.CLIConnectionError(str(error)), error)
         except errors.ControlError as error:
             late = isinstance(error, errors.ControlTimeoutError)
             text = f"Control request timeout: {subtype}" if late else getattr(error, "message", str(error))
@@ -282,7 +286,7 @@ class Conversation:
         if self._feeder is not None:
             self._feeder.cancel()
         with anyio.CancelScope(shield=True):
-            await self._session.stop()
+            await self._session.stop(timeout=self._session.options.timeouts.stop_grace)
 
 
 def _error_result_text(result: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import sniffio
 
-from hackamore.runtime.log import logger
+from hackamore.compat._log import logger
 
 
 class TaskHandle:

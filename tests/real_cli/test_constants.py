@@ -33,7 +33,9 @@ def test_a_session_has_no_other_tools_and_ends_for_a_known_reason(driving: Drivi
         answer = hackamore.sync.run("Hi", driving(model, hooks={"SessionEnd": lambda call, _: ends.append(call)}))
         (init,) = [message for message in answer.messages if isinstance(message, InitMessage)]
         offered = set(model.requests[0].tools)
-    assert offered - {"DeferredToolPlaceholder"} <= set(BUILTIN_TOOL_NAMES)  # which stands for tools that `ToolSearch` loads
+    assert offered - {"DeferredToolPlaceholder"} <= set(
+        BUILTIN_TOOL_NAMES
+    )  # which stands for tools that `ToolSearch` loads
     assert set(init.tools) - {"Task"} <= set(BUILTIN_TOOL_NAMES)  # `Task` is what `Agent` was called before
     assert [end.reason for end in ends if end.reason not in EXIT_REASONS] == []
 

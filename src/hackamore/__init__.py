@@ -30,7 +30,7 @@ PLACES: dict[str, str] = {
         "hackamore.aio.mapping": "MapStream map",
         "hackamore.aio.pool": "SessionPool",
         "hackamore.aio.query": "QueryStream query run",
-        "hackamore.aio.session": "Session Turn start_session",
+        "hackamore.aio.session": "Session Turn resolve_settings start_session",
         "hackamore.budgets.budget": "Budget",
         "hackamore.activity.prices": "Price",
         "hackamore.options.bounds": "Limits Timeouts",
@@ -57,9 +57,9 @@ PLACES: dict[str, str] = {
             "StreamEvent SystemMessage TextBlock ThinkingBlock ToolResultBlock ToolUseBlock UnknownBlock UnknownMessage UserMessage"
         ),
         "hackamore.options.kinds": (
-            "AgentDefinition EffortLevel McpHttpServerConfig McpSSEServerConfig McpStdioServerConfig PermissionMode SandboxSettings "
-            "SdkPluginConfig SettingSource SystemPromptCustom SystemPromptFile SystemPromptPreset TaskBudget ThinkingConfigAdaptive "
-            "ThinkingConfigDisabled ThinkingConfigEnabled"
+            "AgentDefinition BUILTIN_TOOL_NAMES EffortLevel McpHttpServerConfig McpSSEServerConfig McpStdioServerConfig "
+            "PermissionMode SandboxSettings SdkPluginConfig SettingSource SystemPromptCustom SystemPromptFile SystemPromptPreset "
+            "TaskBudget ThinkingConfigAdaptive ThinkingConfigDisabled ThinkingConfigEnabled"
         ),
         "hackamore.options.options": "Options",
         "hackamore.options.retry": "Retry",

@@ -67,6 +67,7 @@ from hackamore.aio.query import (
 from hackamore.aio.session import (
     Session,
     Turn,
+    resolve_settings,
     start_session,
 )
 from hackamore.budgets.budget import (
@@ -168,6 +169,7 @@ from hackamore.options.bounds import (
 )
 from hackamore.options.kinds import (
     AgentDefinition,
+    BUILTIN_TOOL_NAMES,
     EffortLevel,
     McpHttpServerConfig,
     McpSSEServerConfig,
@@ -237,6 +239,7 @@ __all__ = [
     "AssistantMessage",
     "Audio",
     "AuthenticationError",
+    "BUILTIN_TOOL_NAMES",
     "BackgroundTasksChanged",
     "Budget",
     "BudgetError",
@@ -387,6 +390,7 @@ __all__ = [
     "messages",
     "pool",
     "query",
+    "resolve_settings",
     "run",
     "serve_stdio",
     "start_session",

@@ -71,12 +71,14 @@ if TYPE_CHECKING:
     from hackamore.aio.seam import Starting
     from hackamore.errors import StreamWarning
     from hackamore.messages import ResultMessage
+    from hackamore.messages.results import SettingsReport
     from hackamore.options.options import Options
     from hackamore.options.retry import Retry
     from hackamore.transports.base import AsyncTransport, TransportSource
     from hackamore.transports.process.child import ChildProcess
 
-__all__ = ["EventCursor", "MessageCursor", "QuerySession", "Session", "Steered", "Turn", "start_session"]
+__all__ = ["EventCursor", "MessageCursor", "QuerySession", "Session", "Steered", "Turn"]
+__all__ += ["resolve_settings", "start_session"]
 
 Item = TypeVar("Item")
 T = TypeVar("T")
@@ -200,11 +202,7 @@ class SessionRunner(Generic[A]):
             remove_folder(private.folder)
 
     async def stop(self, seconds: float | None = None) -> None:
-        """Interrupt a running turn and stop the CLI. Idempotent.
-
-        Args:
-            seconds: time limit, after which the process is ended behind the caller; None for that of the child process, if it has one.
-        """
+        """Interrupt a running turn and stop the CLI; wait for `seconds` at most, or as long as the child process says. Idempotent."""
         core, seam = self.core, self.seam
         if self._child is not None:
             self._child.stop_seconds = self._child.stop_seconds if seconds is None else seconds
@@ -936,6 +934,30 @@ class Session(OtherShell, SessionBase, Operations):
                     core.requests.give_up(answer)
                     seam.wake()
         return cast("R", answer.take())
+
+
+async def resolve_settings(options: Options | None = None) -> SettingsReport:
+    """Return the settings in force for a session with these options, without a session and without a prompt.
+
+    A CLI starts, reads its files and policies, reports, and stops.
+
+    Args:
+        options: `settings`, `setting_sources`, `managed_settings` and `cwd` decide; `Options()` if None.
+
+    Returns:
+        The merged settings as `effective`, and those of each source, lowest first, as `sources`.
+
+    Raises:
+        StartError: the CLI cannot be started.
+        ControlError: the CLI is too old to report its settings.
+
+    Example:
+        ::
+
+            print((await hackamore.resolve_settings(Options(cwd="project"))).effective.get("model"))
+    """
+    async with Session(options) as session:
+        return await session.get_settings()
 
 
 class QuerySession(Session):

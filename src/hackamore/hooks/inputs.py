@@ -40,6 +40,7 @@ __all__ = [
     "DirectoryAddedHookInput",
     "ElicitationHookInput",
     "ElicitationResultHookInput",
+    "EXIT_REASONS",
     "FileChangedHookInput",
     "HOOK_EVENTS",
     "HookContext",
@@ -391,7 +392,7 @@ class SessionEndHookInput(HookInput, frozen=True, kw_only=True):
     """A session ends.
 
     Attributes:
-        reason: why: `clear`, `resume`, `logout`, `prompt_input_exit` or `other`.
+        reason: why: one of `EXIT_REASONS`.
     """
 
     reason: str = ""
@@ -769,6 +770,8 @@ class DirectoryAddedHookInput(HookInput, frozen=True, kw_only=True):
     source: str = ""
 
 
+EXIT_REASONS: tuple[str, ...] = ("clear", "resume", "logout", "prompt_input_exit", "other")
+"""The reasons in a `SessionEndHookInput`."""
 HOOK_EVENTS: dict[str, type[HookInput]] = {
     kind.wire_event: kind
     for kind in tuple(globals().values())

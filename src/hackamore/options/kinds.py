@@ -664,6 +664,18 @@ def cli_path(value: Any, path: str) -> str:
     return checked
 
 
+_TOOLS = (
+    "Agent Artifact AskUserQuestion Bash ClaudeDesign CronCreate CronDelete CronList Edit EndConversation EnterPlanMode EnterWorktree "
+    "ExitPlanMode ExitWorktree Glob Grep ListAgents ListMcpResourcesTool LSP Monitor NotebookEdit OfferChromeSetup PowerShell Projects "
+    "propose_skills PushNotification Read ReadMcpResourceDirTool ReadMcpResourceTool ReadNotifications RemoteTrigger ReportFindings "
+    "ScheduleWakeup SendFeedback SendMessage SendUserFile SendUserMessage SetGoal ShareOnboardingGuide ShowOnboardingRolePicker Skill "
+    "SubagentHandback TaskCreate TaskGet TaskList TaskStop TaskUpdate TodoWrite ToolSearch WaitForMcpServers WebFetch WebSearch Workflow "
+    "Write"
+)
+BUILTIN_TOOL_NAMES: tuple[str, ...] = tuple(_TOOLS.split())
+"""The names of built-in tools. A session has some of them: `InitMessage.tools` names those."""
+
+
 def uuid(value: Any, path: str) -> str:
     """Accept the text of a UUID."""
     import re

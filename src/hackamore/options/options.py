@@ -162,7 +162,7 @@ def flag(name: str, form: FlagForm = "value", *, text: str = "", **more: Unpack[
 
 
 def nullable(check: Check, row: Row, *, secret: bool = False) -> Any:
-    """Return an option that is None unless it is given."""
+    """Return an option whose default is None."""
     return option(check, row, default=None, secret=secret)
 
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from hackamore.serving.sync import serve_stdio
     from hackamore.sync.mapping import MapStream, map  # noqa: A004
     from hackamore.sync.pool import SessionPool
-    from hackamore.sync.session import Session, Turn, start_session
+    from hackamore.sync.session import Session, Turn, resolve_settings, start_session
 
 __all__ = [
     "MapStream",
@@ -20,28 +20,26 @@ __all__ = [
     "Turn",
     "map",
     "query",
+    "resolve_settings",
     "run",
     "serve_stdio",
     "start_session",
 ]
 
 
+_PLACES = {
+    "hackamore.sync.session": "Session Turn resolve_settings start_session",
+    "hackamore.sync.mapping": "MapStream map",
+    "hackamore.sync.pool": "SessionPool",
+    "hackamore.serving.sync": "serve_stdio",
+}
+"""Names that are loaded when they are used: a query needs none of them."""
+
+
 def __getattr__(name: str) -> Any:
-    # Loaded when it is used: a query needs none of it.
-    if name in {"Session", "Turn", "start_session"}:
-        from hackamore.sync import session
+    from importlib import import_module
 
-        return getattr(session, name)
-    if name in {"MapStream", "map"}:
-        from hackamore.sync import mapping
-
-        return getattr(mapping, name)
-    if name == "SessionPool":
-        from hackamore.sync.pool import SessionPool
-
-        return SessionPool
-    if name == "serve_stdio":
-        from hackamore.serving.sync import serve_stdio
-
-        return serve_stdio
+    for place, names in _PLACES.items():
+        if name in names.split():
+            return getattr(import_module(place), name)
     raise AttributeError(f"module 'hackamore.sync' has no attribute {name!r}")

@@ -52,12 +52,9 @@ def _system_prompt_argv(options: Options) -> list[str]:
 
 
 def _system_prompt_echo(options: Options) -> Mapping[str, Any]:
-    given, fields = options.system_prompt, {}
-    if isinstance(given, (SystemPromptCustom, SystemPromptPreset)) and given.snapshot is not None:
-        fields["systemPromptSnapshot"] = given.snapshot
-    if isinstance(given, SystemPromptPreset) and given.exclude_dynamic_sections is not None:
-        fields["excludeDynamicSections"] = given.exclude_dynamic_sections
-    return fields
+    fields = {"systemPromptSnapshot": "snapshot", "excludeDynamicSections": "exclude_dynamic_sections"}
+    found = {wire: getattr(options.system_prompt, name, None) for wire, name in fields.items()}
+    return {wire: value for wire, value in found.items() if value is not None}
 
 
 def _system_prompt_initialize(options: Options) -> Mapping[str, Any]:
@@ -244,10 +241,7 @@ SPECIAL: dict[str, Special] = {
 
 
 class OptionRow(NamedTuple):
-    """One option, and the functions that return its arguments, fields of `initialize` and variables, if it can have some.
-
-    `echo` returns fields of `initialize` that repeat its flags, for a peer that a custom transport has started.
-    """
+    """One option, and the functions that return its arguments, fields of `initialize` and variables, if it can have some."""
 
     name: str
     row: Row
@@ -255,7 +249,9 @@ class OptionRow(NamedTuple):
     argv: Callable[[Options], list[str]] | None = None
     initialize: Callable[[Options], Mapping[str, Any]] | None = None
     environment: Callable[[Options], Mapping[str, str]] | None = None
-    echo: Callable[[Options], Mapping[str, Any]] | None = None
+    echo: Callable[[Options], Mapping[str, Any]] | None = (
+        None  # fields that repeat flags, for a peer that a transport starts
+    )
 
     def needs_session(self, options: Options) -> bool:
         """Return True if this value needs the bidirectional protocol."""

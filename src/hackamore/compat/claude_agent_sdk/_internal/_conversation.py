@@ -26,8 +26,7 @@ from hackamore.compat.claude_agent_sdk._internal.transport.subprocess_cli import
 from hackamore.compat.claude_agent_sdk._shapes import ClaudeAgentOptions, Message
 from hackamore.transports.base import LaunchPlan
 
-_NAMING = {"user_message_uuid", "user_message_uuids"}
-"""Fields in which the CLI names prompts."""
+_NAMING = {"user_message_uuid", "user_message_uuids"}  # fields in which the CLI names prompts
 
 
 class TransportAdapter:

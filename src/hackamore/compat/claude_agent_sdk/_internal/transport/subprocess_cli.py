@@ -23,12 +23,10 @@ from hackamore.compat.claude_agent_sdk._internal.transport import Transport
 from hackamore.compat.claude_agent_sdk._shapes import ClaudeAgentOptions
 from hackamore.transports.process.subprocess_async import AsyncChildProcess
 
+# Flags that the official package joins with their value, those that it gives once with all values, and the one that only Hackamore gives.
 _ONE_WORD = ("--resume", "--session-id", "--resume-session-at", "--resume-drops-turn", "--setting-sources")
-"""Flags that the official package joins with their value."""
 _JOINED = ("--allowedTools", "--disallowedTools", "--betas")
-"""Flags that it gives once, with all values."""
 _EXTRA = "--allow-dangerously-skip-permissions"
-"""The flag that only Hackamore gives."""
 
 
 class SubprocessCLITransport(Transport):

@@ -25,4 +25,10 @@ async def official(path: str) -> str:
     return found
 
 
-compare('`disallowed_tools="Bash"`, a string where a list belongs', "arguments", hackamore, official)
+compare(
+    '`disallowed_tools="Bash"`, a string where a list belongs',
+    "arguments",
+    hackamore,
+    official,
+    {'`disallowed_tools="Bash"`': lambda found: "OptionsError" in found},
+)

@@ -1,4 +1,8 @@
-"""Shared by the claims: the stand-in as an executable, the clock, and the lines that are printed."""
+"""Shared by the claims: the stand-in as an executable, the clock, and the lines that are printed.
+
+A claim has three sides: Hackamore, the official package, and the program for the official package on `hackamore.compat`, which is unchanged
+and runs in a process of its own. `table.py` runs all claims and prints which rows vanish there.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +11,33 @@ import contextlib
 import os
 import signal
 import stat
+import subprocess
 import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
 
 Side = Callable[[str], Coroutine[object, object, str]]
+Rows = Mapping[str, Callable[[str], bool]]
+"""Cases of the documentation, and functions that say whether an outcome is free of the defect."""
 WIDTH = 110
+LAYER = ("-m", "hackamore.compat")
+"""Runs a program for the official package on the layer."""
+
+
+def on_layer() -> bool:
+    """Return whether this process has the layer in the place of the official package."""
+    return "hackamore.compat" in sys.modules
+
+
+def python(program: str) -> list[str]:
+    """Return the command that runs a program with the same package as this process."""
+    path = Path(f"{os.environ['CLAIM_FILE']}.py")
+    path.write_text(program, encoding="utf-8")
+    return [sys.executable, *(LAYER if on_layer() else ()), str(path)]
 
 
 @contextlib.contextmanager
@@ -73,16 +94,31 @@ async def when_stopped(patience: float) -> str:
     return f"the CLI {shown['cli']}, its shell {shown['shell']} (watched for {patience:.0f} s)"
 
 
-def compare(claim: str, does: str, hackamore: Side, official: Side) -> None:
-    """Run both sides with a CLI that does this, and print the outcomes."""
+def outcome(side: Side, does: str) -> str:
+    """Run a side with a CLI that does this."""
+    with stand_in(does) as path:
+        try:
+            return asyncio.run(side(path))
+        except Exception as error:  # an error is a result here
+            return shown(error)
+
+
+def compare(claim: str, does: str, hackamore: Side, official: Side, rows: Rows) -> None:
+    """Run the sides with a CLI that does this, and print the outcomes, and for each row whether the layer is free of the defect.
+
+    With `--layer` it only runs that side, and prints its outcome.
+    """
     warnings.simplefilter("ignore")
-    print(f"{claim}\n")
-    for name, package, side in (("Hackamore", "hackamore", hackamore), ("official", "claude-agent-sdk", official)):
-        with stand_in(does) as path:
-            try:
-                found = asyncio.run(side(path))
-            except Exception as error:  # an error is a result here
-                found = shown(error)
-        found = found if len(found) <= WIDTH * 3 else f"{found[: WIDTH * 3]} ..."
-        print(f"  {name:9} {version(package):8} {found}", flush=True)
-    print()
+    if on_layer():
+        print(outcome(official, does))
+        return
+    if sys.argv[1:] != ["--layer"]:
+        print(f"{claim}\n")
+        for name, package, side in (("Hackamore", "hackamore", hackamore), ("official", "claude-agent-sdk", official)):
+            found = outcome(side, does)
+            found = found if len(found) <= WIDTH * 3 else f"{found[: WIDTH * 3]} ..."
+            print(f"  {name:9} {version(package):8} {found}", flush=True)
+    called = subprocess.run([sys.executable, *LAYER, sys.argv[0]], stdout=subprocess.PIPE, text=True, check=True)
+    print(f"  {'layer':9} {version('hackamore'):8} {called.stdout.strip()}\n")
+    for row, is_free in rows.items():
+        print(f"| {row} | {'yes' if is_free(called.stdout) else 'no'} |")

@@ -18,4 +18,10 @@ async def official(path: str) -> str:
     return str([message async for message in query(prompt="Hello", options=ClaudeAgentOptions(cli_path=path))])
 
 
-compare("The CLI writes a reason to stderr and exits with status 3", "fails", hackamore, official)
+compare(
+    "The CLI writes a reason to stderr and exits with status 3",
+    "fails",
+    hackamore,
+    official,
+    {"the CLI fails with a reason on stderr": lambda found: "permission denied" in found},
+)

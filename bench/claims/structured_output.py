@@ -32,4 +32,10 @@ async def official(path: str) -> str:
     return found
 
 
-compare("Structured output for a dataclass `Bug`", "structured", hackamore, official)
+compare(
+    "Structured output for a dataclass `Bug`",
+    "structured",
+    hackamore,
+    official,
+    {"structured output": lambda found: "Bug(" in found},
+)

@@ -31,6 +31,7 @@ from hackamore.compat.claude_agent_sdk import (
     tool,
 )
 from hackamore.compat.claude_agent_sdk._internal.transport.subprocess_cli import SubprocessCLITransport
+from hackamore.compat.claude_agent_sdk._internal.message_parser import parse_message
 from hackamore.testing import Script, SimulatedCLI
 from tests.contract import shows
 
@@ -172,6 +173,11 @@ async def test_a_list_as_a_prompt_is_refused() -> None:
             pass
 
 
+def test_an_assistant_message_without_a_model_has_an_empty_one() -> None:
+    message: Any = parse_message({"type": "assistant", "message": {"content": [{"type": "text", "text": "hi"}]}})
+    assert (message.content, message.model) == ([TextBlock("hi")], "")
+
+
 async def test_a_missing_session_names_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path))
     with pytest.raises(FileNotFoundError, match=str(tmp_path)):
@@ -246,6 +252,17 @@ async def test_the_uuid_of_a_frame_is_that_of_the_program() -> None:
     _ = [message async for message in query(prompt=frames(), transport=peer)]
     sent = [written for written in peer.written if written["type"] == "user"]
     assert (sent[0]["uuid"], sent[0]["parent_tool_use_id"]) == (own, "t")
+
+
+async def test_a_hook_without_a_timeout_has_ten_minutes_as_in_the_cli() -> None:
+    async def hook(data: Any, tool_use_id: Any, context: Any) -> Any:
+        return {}
+
+    peer = Peer()
+    options = ClaudeAgentOptions(hooks={"Stop": [HookMatcher(hooks=[hook]), HookMatcher(hooks=[hook], timeout=30)]})
+    _ = [message async for message in query(prompt="go", options=options, transport=peer)]
+    seconds = [matcher["timeout"] for matcher in peer.written[0]["request"]["hooks"]["Stop"]]
+    assert seconds == [600 + 5, 30 + 5]  # the layer ends the hook, the CLI waits for its answer
 
 
 @shows("compat.programs.transport")

@@ -39,6 +39,7 @@ def to_options(options: ClaudeAgentOptions) -> Options:
     given["timeouts"] = Timeouts(
         initialize=max(_milliseconds(os.environ.get(_INITIALIZE), 0) / 1000, CONTROL_SECONDS),
         control=CONTROL_SECONDS,
+        hook=600,  # as in the CLI
         store=options.load_timeout_ms / 1000,
         background=run_end_ceiling_ms(options.env) / 1000 or None,
     )
@@ -106,11 +107,8 @@ def _milliseconds(text: Any, default: int) -> int:
 
 
 def _without_none(agent: Any) -> dict[str, Any]:
-    return {
-        name: value
-        for name, value in dict(agent if isinstance(agent, Mapping) else vars(agent)).items()
-        if value is not None
-    }
+    given = agent if isinstance(agent, Mapping) else vars(agent)
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _matcher(matcher: Any) -> hackamore.HookMatcher[Any]:

@@ -85,7 +85,7 @@ def _assistant(data: dict[str, Any]) -> Any:
         shapes.AssistantMessage,
         data,
         content=_blocks(content, _BLOCKS, data),
-        model=message["model"],
+        model=message.get("model", ""),
         message_id=message.get("id"),
         **inner,
     )

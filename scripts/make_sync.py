@@ -88,8 +88,10 @@ def twins() -> dict[Path, str]:
 # -- functions of transcripts to await --------------------------------------------------------------------------------
 
 TRANSCRIPTS = PACKAGE / "transcripts"
-NOT_AWAITED = {"project_key"}
+NOT_AWAITED = {"clean_tag", "fold_summary", "project_key"}
 """Functions that never wait."""
+DIRECT = {"list"}
+"""Functions that need no thread for a store: they end with a call of `wait`."""
 AWAITED_HEADER = '''\
 # Generated from the functions of hackamore.transcripts by scripts/make_sync.py. Do not edit: edit those and run `./dev format`.
 """The functions of `hackamore.transcripts`, to await on asyncio and trio: each call runs in a worker thread.
@@ -111,7 +113,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hackamore import transcripts
-from hackamore.transcripts.awaiting import call, stream
+from hackamore.transcripts.awaiting import call, direct, stream
 
 if TYPE_CHECKING:
     import builtins
@@ -144,7 +146,7 @@ def awaited() -> dict[Path, str]:
                     for each in ast.walk(tree)
                     if isinstance(each, ast.ImportFrom) and each.module != "__future__"
                     for alias in each.names
-                    if alias.name != "TYPE_CHECKING"
+                    if alias.name not in ("TYPE_CHECKING", "partial")
                 }
     listed = f"__all__ = {sorted(names)!r}"
     text = AWAITED_HEADER + "\n".join(sorted(imports)) + f"\n\n{listed}\n" + "".join(functions)
@@ -177,9 +179,9 @@ def _awaited(function: ast.FunctionDef, name: str, text: str) -> str:
     arguments = function.args
     given = [each.arg for each in (*arguments.posonlyargs, *arguments.args)]
     given += [f"{each.arg}={each.arg}" for each in arguments.kwonlyargs]
-    return (
-        f"\n\n{signature}\n{docstring}\n    return await call(partial({', '.join([f'transcripts.{name}', *given])}))\n"
-    )
+    caller = "(call if store is None else direct)" if name in DIRECT else "call"
+    body = f"return await {caller}(partial({', '.join([f'transcripts.{name}', *given])}))"
+    return f"\n\n{signature}\n{docstring}\n    {body}\n"
 
 
 if __name__ == "__main__":

@@ -21,7 +21,6 @@ def advice(name: str) -> str:
             if name in getattr(module, "__all__", ()) or (name in known["plain"] and hasattr(module, name)):
                 return f"Write `from hackamore.{room} import {name}`. See {PAGE}."
         text = next((endings[ending] for ending in endings if name.endswith(ending)), "")
-        text = text or (endings["_via_store"] if name in known["stored"] else "")
     if not text and name in known["plain"]:
         text = "Hackamore has no class of this name: the value is a str, an object or a field of its message."
     return text and f"{text} See {PAGE}."

@@ -30,8 +30,8 @@ from hackamore.compat.claude_agent_sdk import (
     rename_session,
     tool,
 )
-from hackamore.compat.claude_agent_sdk._internal.transport.subprocess_cli import SubprocessCLITransport
 from hackamore.compat.claude_agent_sdk._internal.message_parser import parse_message
+from hackamore.compat.claude_agent_sdk._internal.transport.subprocess_cli import SubprocessCLITransport
 from hackamore.testing import Script, SimulatedCLI
 from tests.contract import shows
 

@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 
     from hackamore.messages import ResultMessage, StreamEvent
 
-__all__ = ["Fresh", "Replies", "Reply", "Results", "goes_on"]
-
-
 NO_TOKENS = Tokens()
 
 

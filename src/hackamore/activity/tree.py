@@ -7,18 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hackamore.messages import (
-    McpToolUseBlock,
-    ServerToolResultBlock,
-    ServerToolUseBlock,
-    ToolResultBlock,
-    ToolUseBlock,
-)
+from hackamore.messages import McpToolUseBlock, ServerToolResultBlock, ServerToolUseBlock, ToolResultBlock, ToolUseBlock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-
-__all__ = ["CALLS", "INTERRUPTED", "RESULTS", "Calls", "answered", "is_call", "is_result", "typed"]
 
 CALLS = (ToolUseBlock, ServerToolUseBlock, McpToolUseBlock)
 RESULTS = (ToolResultBlock, ServerToolResultBlock)

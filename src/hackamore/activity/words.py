@@ -10,8 +10,6 @@ from hackamore.errors import escape_unsafe
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["AGENT_TOOLS", "as_list", "blocks_of", "clean", "one_line", "telling", "text_of"]
-
 AGENT_TOOLS = frozenset({"Agent", "Task"})
 """Tools that start a subagent; the second one is the name of before."""
 _PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from hackamore._engine.queries.retrying import Attempts
     from hackamore.options.options import Options
 
-__all__ = ["answered"]
-
 
 async def answered(
     attempts: Attempts, output_type: Any, collect: Callable[[Any, Options], Any], pause: Callable[[float], Any]

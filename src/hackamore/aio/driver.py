@@ -37,9 +37,6 @@ if TYPE_CHECKING:
     from hackamore._engine.session.core import SessionCore
     from hackamore.transports.base import AsyncTransport
 
-__all__ = ["Driver"]
-
-
 # Each send ends the wait for output: tasks that send without end kept the driver from its first read.
 _MISSED_READS = 3
 """How often in a row a writer may end the wait for output; then output is read, for `_READ_SECONDS` at least."""

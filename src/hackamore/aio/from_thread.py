@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from hackamore.aio.driver import Driver
     from hackamore.runtime.event_loops import Loop
 
-__all__ = ["FromThread", "SessionReach"]
-
 _LOOK_SECONDS = 1.0
 """How often a waiting thread checks that the event loop still runs."""
 

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from hackamore._engine.queries.prompts import Prompt
     from hackamore.aio.query import QueryStream
 
-__all__ = ["MapStream", "map"]
-
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -385,11 +383,5 @@ def map(  # noqa: A001
     """
     with short_traceback:
         return MapStream(
-            prompts,
-            options,
-            workers=workers,
-            output_type=output_type,
-            retry=retry,
-            check=check,
-            transport=transport,
+            prompts, options, workers=workers, output_type=output_type, retry=retry, check=check, transport=transport
         )

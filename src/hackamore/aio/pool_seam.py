@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from hackamore.runtime.flags import Flag
 
-__all__ = ["PoolSeam"]
-
 T = TypeVar("T")
 
 ROUND = 16

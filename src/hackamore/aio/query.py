@@ -54,9 +54,6 @@ if TYPE_CHECKING:
     from hackamore.options.retry import Retry
     from hackamore.transports.base import AsyncTransport
 
-__all__ = ["QueryStream", "query", "run"]
-
-
 T = TypeVar("T")
 A = TypeVar("A")
 

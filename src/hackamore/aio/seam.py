@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from hackamore.runtime.flags import Flag
     from hackamore.transports.base import AsyncTransport
 
-__all__ = ["Seam", "Starting", "starting"]
-
 S = TypeVar("S")
 
 _HOW_TO_START = "Write `session = await start_session(...)` or `async with start_session(...) as session:`."

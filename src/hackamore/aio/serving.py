@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from hackamore._engine.answering.jobs import Job
     from hackamore.tools import ToolServer
 
-__all__ = ["GRACE_SECONDS", "Serving"]
-
 GRACE_SECONDS = 1.5
 """How long cancelled tools have to end, and the client to read the last answers: MCP clients kill a server after two seconds."""
 

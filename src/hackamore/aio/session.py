@@ -39,7 +39,6 @@ from hackamore.aio.waits import (
     is_cancellation,
     sleep,
 )
-from hackamore.checked.fields import without_passwords
 from hackamore.errors import (
     HackamoreError,
     SessionNotStartedError,
@@ -47,11 +46,11 @@ from hackamore.errors import (
     TurnCancelledError,
     last_api_error,
     short_traceback,
-    text_of,
 )
 from hackamore.messages import Message
 from hackamore.messages.results import ControlResult, McpServersChange
 from hackamore.options.bounds import checked_timeout
+from hackamore.options.stores import failed
 from hackamore.runtime.event_loops import context_for_thread
 from hackamore.transports.opening import open_async
 from hackamore.transports.process.prepare import Preparation
@@ -258,8 +257,7 @@ async def _made(step: Step, options: Options, session_id: str | None) -> Any:
         reason = str(error) or f"it did not return within {seconds} s. Raise `Timeouts.store`."
         raise StoreError(step.operation, reason, session_id) from error
     except (Exception, SystemExit) as error:  # a store cannot end the program
-        reason = f"{type(error).__name__}: {without_passwords(text_of(error))}"
-        raise StoreError(step.operation, reason, session_id) from error
+        raise failed(step.operation, error, session_id) from error
 
 
 def _reporter(seam: weakref.ref[Seam], core: weakref.ref[SessionCore[Any]]) -> Callable[[StreamWarning], None]:

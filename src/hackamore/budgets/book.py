@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from hackamore.budgets.ledger import Ledger
 
-__all__ = ["Book", "Limits", "checked_keys", "checked_per", "checked_prices", "checked_tokens", "checked_usd", "nano"]
-
 MOST_TOKENS = 10**15
 _FIRST_CALL = (NANO // 20, 20_000)
 """Price and tokens that are reserved for a model call before one was seen: five cents."""

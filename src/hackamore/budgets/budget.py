@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from hackamore.activity.prices import Price
     from hackamore.options.observing import Observation, Subject
 
-__all__ = ["Budget", "KeyedBudget"]
-
 
 class Budget:
     """A limit on the cost or the tokens of queries, sessions and pools together.

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-__all__ = ["NANO", "Bounds", "Ledger", "Row"]
-
 NANO = 1_000_000_000
 """Billionths of a dollar in a dollar."""
 _ELSEWHERE_SECONDS = 600.0

@@ -11,21 +11,12 @@ from typing import TYPE_CHECKING
 
 from hackamore.activity.prices import Price, Tokens, price_of
 from hackamore.activity.replies import Replies, Reply, Results
-from hackamore.messages import (
-    AssistantMessage,
-    ResultMessage,
-    StreamEvent,
-    TextBlock,
-    ThinkingBlock,
-    ToolUseBlock,
-)
+from hackamore.messages import AssistantMessage, ResultMessage, StreamEvent, TextBlock, ThinkingBlock, ToolUseBlock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hackamore.messages import Message
-
-__all__ = ["Meter"]
 
 _REPLIES_KEPT = 1_000
 _BYTES_PER_TOKEN = 3

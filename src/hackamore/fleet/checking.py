@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from hackamore.checked.functions import is_async
 from hackamore.errors import escape_terminal
 from hackamore.options.environment import CHILD_ID
-from hackamore.sync import private_loop
+from hackamore.runtime import private_loop
 
 if TYPE_CHECKING:
     from hackamore.fleet.task import Answer, Verify

@@ -13,20 +13,8 @@ from msgspec.structs import force_setattr
 
 from hackamore.checked.functions import as_bytes, decode_asked, ignore_warning, reached
 from hackamore.errors import DecodeError
-from hackamore.messages.base import (
-    NO_RAW,
-    Kept,
-    Number,
-    Record,
-    computed_once,
-    decoded_once,
-    plain,
-)
-from hackamore.permissions import (
-    McpServerProvenance,
-    PermissionUpdate,
-    decode_updates,
-)
+from hackamore.messages.base import NO_RAW, Kept, Number, Record, computed_once, decoded_once, plain
+from hackamore.permissions import McpServerProvenance, PermissionUpdate, decode_updates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

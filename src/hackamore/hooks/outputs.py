@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import (
-    Mapping,
-    Sequence,
-)
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypedDict
 
 import msgspec
@@ -15,11 +12,7 @@ from hackamore.checked.fields import suggestion
 from hackamore.checked.functions import Answer, AnswerError, json_copy, object_bytes
 from hackamore.errors import StreamWarning, escape_terminal
 from hackamore.hooks.inputs import HOOK_EVENTS
-from hackamore.permissions import (
-    Allow,
-    Deny,
-    decision_wire,
-)
+from hackamore.permissions import Allow, Deny, decision_wire
 
 if TYPE_CHECKING:
     from typing import Unpack

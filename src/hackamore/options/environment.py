@@ -9,8 +9,6 @@ if TYPE_CHECKING:
 
     from hackamore.options.options import Options
 
-__all__ = ["CHILD_ID", "inherited_variables"]
-
 CHILD_ID = "HACKAMORE_CHILD_ID"
 """The variable by which a CLI and its descendants are recognised."""
 

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, Literal, NotRequired, Protocol, TypedDict
+
+import msgspec
+
+from hackamore.checked.fields import without_passwords
+from hackamore.errors import StoreError, escape_terminal, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
     from typing import TypeAlias
-
-__all__ = [
-    "FlushMode",
-    "SessionStore",
-    "StoreKey",
-    "StoreListEntry",
-    "StoreSummary",
-    "implements",
-    "problem_with",
-]
 
 FlushMode = Literal["batched", "eager"]
 """When entries go to the store: `batched` at each result and when there are many, `eager` as soon as they come."""
@@ -97,3 +93,50 @@ def problem_with(store: object) -> str:
     if missing:
         return f"must be an object with the methods `append(key, entries)` and `load(key)`; `{missing[0]}` is missing"
     return ""
+
+
+# -- the answers of a store -------------------------------------------------------------------------------------------
+
+
+def entries_of(loaded: object, operation: str, session_id: str) -> list[Any]:
+    """Return the entries that a store loaded, each once; raise `StoreError` if it did not return a list of entries."""
+    if loaded is None:
+        return []
+    if not isinstance(loaded, (list, tuple)):
+        what = type(loaded).__name__
+        raise unusable(operation, f"it returned a {what}, and not a list of entries or None.", session_id)
+    known: set[str] = set()
+    entries = []
+    for entry in loaded:
+        if not isinstance(entry, dict):
+            raise unusable(operation, f"an entry is a {type(entry).__name__}, and not a dict.", session_id)
+        uuid = entry.get("uuid")
+        if isinstance(uuid, str):
+            if uuid in known:  # appended twice: stores take entries at least once
+                continue
+            known.add(uuid)
+        entries.append(entry)
+    return entries
+
+
+def encoded(entry: Any, session_id: str) -> bytes:
+    """Return an entry of a store as the line of a file, without the line end; raise `StoreError` if it is not JSON."""
+    try:
+        return msgspec.json.encode(entry)
+    except UnicodeEncodeError:  # half a character
+        return json.dumps(entry, separators=(",", ":")).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        message = f"an entry cannot be written as JSON: {type(error).__name__}: {escape_terminal(str(error), 300)}."
+        raise unusable("load", message, session_id) from error
+
+
+def unusable(operation: str, message: str, session_id: str | None) -> StoreError:
+    """Return the error for something that a store returns each time."""
+    error = StoreError(operation, message, session_id)
+    error.retryable = False
+    return error
+
+
+def failed(operation: str, error: BaseException, session_id: str | None) -> StoreError:
+    """Return the error for an exception of a store, without passwords in its text."""
+    return StoreError(operation, f"{type(error).__name__}: {without_passwords(text_of(error))}", session_id)

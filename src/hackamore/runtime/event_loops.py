@@ -15,16 +15,6 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Coroutine
 
-__all__ = [
-    "Loop",
-    "call_when_readable",
-    "context_for_thread",
-    "current_task",
-    "end_program",
-    "run_cancellable",
-    "wait_readable",
-]
-
 T = TypeVar("T")
 
 _tasks: set[asyncio.Task[Any]] = set()

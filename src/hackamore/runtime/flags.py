@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-__all__ = ["Event", "Flag"]
-
 
 class Event(Protocol):
     """An event that wakes one waiter: `anyio.Event`, `threading.Event`."""

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Member"]
-
 
 class Member(Enum):
     """A member of a closed set. There is one object of each, so its identity is its hash: tables are looked into for every frame."""

@@ -24,8 +24,6 @@ from hackamore.runtime.event_loops import context_for_thread, wait_readable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Call", "Mark", "Room", "Threads", "Wakeup", "starters", "wait_for"]
-
 _SIGNAL_SECONDS = 1.0
 
 

@@ -13,8 +13,6 @@ from hackamore.runtime.log import logger
 from hackamore.runtime.stdio import standard_streams
 from hackamore.tools import ToolServer
 
-__all__ = ["check_server", "serve_stdio", "serve_until_signal"]
-
 
 async def serve_stdio(server: ToolServer) -> None:
     """Serve tools to an MCP client on stdin and stdout, until the client closes stdin.

@@ -13,8 +13,6 @@ from hackamore.serving.stdio import check_server, serve_until_signal
 if TYPE_CHECKING:
     from hackamore.tools import ToolServer
 
-__all__ = ["serve_stdio"]
-
 
 def serve_stdio(server: ToolServer) -> None:
     """Serve tools to an MCP client that started this program: read requests from stdin and write answers to stdout.

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["write_file"]
-
 
 def write_file(path: str | os.PathLike[str], pieces: Iterable[bytes]) -> int:
     """Write a file that only its owner may read, and that replaces an earlier one when all of it is on the disk; return its size.

@@ -16,8 +16,6 @@ from hackamore.storage.holders import runs
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Heart", "Sightings", "sign"]
-
 _MOST_SIGHTINGS = 10_000
 
 

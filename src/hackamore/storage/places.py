@@ -20,7 +20,8 @@ import msgspec
 from hackamore.errors import AmbiguousSessionError, SessionNotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import BinaryIO
 
 StrPath = str | os.PathLike[str]
 
@@ -43,10 +44,23 @@ class SubagentFiles:
     agent_id: str
     path: Path
 
+    def open(self) -> BinaryIO:
+        """Open the conversation, unbuffered."""
+        return _open(self.path)
+
     @property
     def meta_path(self) -> Path:
         """The file with the subagent's type and the tool call that started it. It may be absent."""
         return self.path.with_suffix(".meta.json")
+
+    def read_meta(self) -> bytes:
+        """Return the content of `meta_path`."""
+        return self.meta_path.read_bytes()
+
+
+def _open(path: Path) -> BinaryIO:
+    # Without O_NONBLOCK, a FIFO would wait for its writer.
+    return open(path, "rb", buffering=0, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +85,15 @@ class SessionFiles:
         """The folder with the session's subagents and other files. It may be absent."""
         return self.path.with_suffix("")
 
-    def subagents(self) -> list[SubagentFiles]:
+    def open(self) -> BinaryIO:
+        """Open the conversation, unbuffered."""
+        return _open(self.path)
+
+    def subagent(self, agent_id: str) -> SubagentFiles:
+        """Return the files that a subagent has if it is not nested. They may be absent."""
+        return SubagentFiles(agent_id, self.folder / "subagents" / f"agent-{agent_id}.jsonl")
+
+    def subagents(self) -> Sequence[SubagentFiles]:
         """Return the files of the subagents, those in nested folders included, ordered by path."""
         found: list[SubagentFiles] = []
         waiting = [self.folder / "subagents"]
@@ -114,12 +136,13 @@ def project_key(directory: StrPath | None = None) -> str:
     Returns:
         The name, also the `project_key` of session stores.
     """
-    path = _canonical(directory)
+    path = real_directory(directory)
     key = _plain_key(path)
     return key if len(key) <= KEY_LENGTH else f"{key[:KEY_LENGTH]}-{_hash(path)}"
 
 
-def _canonical(directory: StrPath | None) -> str:
+def real_directory(directory: StrPath | None) -> str:
+    """Return the real path of a directory, in Unicode's NFC form; None is the current one."""
     return unicodedata.normalize("NFC", os.path.realpath("." if directory is None else os.fspath(directory)))
 
 
@@ -160,7 +183,7 @@ def project_folders(
     project: StrPath | None = None, *, include_worktrees: bool = True, config_dir: StrPath | None = None
 ) -> list[tuple[Path, str]]:
     """Return the folders of a project that exist, each with its working directory: the own one first, then those of other worktrees."""
-    directory = _canonical(project)
+    directory = real_directory(project)
     projects = config_folder(config_dir) / "projects"
     places = [directory]
     if include_worktrees and len(worktrees := _worktrees(directory)) > 1:
@@ -189,7 +212,7 @@ def _folders_of(projects: Path, directory: str) -> list[Path]:
 
 
 def _may_be_of(folder: Path, plain_key: str) -> bool:
-    seen = [_plain_key(_canonical(directory)) for directory in _directories_in(folder)]
+    seen = [_plain_key(real_directory(directory)) for directory in _directories_in(folder)]
     return not seen or plain_key in seen
 
 

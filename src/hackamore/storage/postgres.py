@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     import psycopg
 
-__all__ = ["Postgres", "parsed"]
-
 T = TypeVar("T")
 _DEFAULTS: dict[str, Any] = {
     "connect_timeout": 10,

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from types import ModuleType
 
-__all__ = ["Database", "Problem", "StorageError", "absolute", "migration", "unstorable"]
-
 T = TypeVar("T")
 Problem: TypeAlias = Literal["busy", "damaged", "failed", "full", "moved", "unstorable", "version"]
 

@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from hackamore._engine.session.core import SessionCore
     from hackamore.transports.base import SyncTransport
 
-__all__ = ["Driver"]
-
-
 _PAUSE_SECONDS = 0.05
 """The longest wait for the store before the reading thread looks whether the session is being stopped."""
 _BEHIND_BYTES = 1024 * 1024

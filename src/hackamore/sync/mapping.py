@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from hackamore._engine.queries.prompts import Prompt
     from hackamore.sync.query import QueryStream
 
-__all__ = ["MapStream", "map"]
-
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -386,11 +384,5 @@ def map(  # noqa: A001
     """
     with short_traceback:
         return MapStream(
-            prompts,
-            options,
-            workers=workers,
-            output_type=output_type,
-            retry=retry,
-            check=check,
-            transport=transport,
+            prompts, options, workers=workers, output_type=output_type, retry=retry, check=check, transport=transport
         )

@@ -55,9 +55,6 @@ if TYPE_CHECKING:
     from hackamore.sync.session import Steered
     from hackamore.transports.base import SyncTransport
 
-__all__ = ["QueryStream", "query", "run"]
-
-
 T = TypeVar("T")
 A = TypeVar("A")
 

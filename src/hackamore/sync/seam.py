@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from hackamore.runtime.flags import Flag
     from hackamore.transports.base import SyncTransport
 
-__all__ = ["Seam", "starting"]
-
 S = TypeVar("S")
 
 DELIVERY_SECONDS = 1.0

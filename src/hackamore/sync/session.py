@@ -25,7 +25,6 @@ from hackamore._engine.session.core import SessionBase, SessionCore, checked_con
 from hackamore._engine.session.events import SessionEvent
 from hackamore._engine.session.readers import Inbox, Progress, Readers, TurnBase
 from hackamore._engine.session.steering import SteeredQuery
-from hackamore.checked.fields import without_passwords
 from hackamore.errors import (
     HackamoreError,
     SessionNotStartedError,
@@ -33,11 +32,11 @@ from hackamore.errors import (
     TurnCancelledError,
     last_api_error,
     short_traceback,
-    text_of,
 )
 from hackamore.messages import Message
 from hackamore.messages.results import ControlResult, McpServersChange
 from hackamore.options.bounds import checked_timeout
+from hackamore.options.stores import failed
 from hackamore.runtime.event_loops import context_for_thread
 from hackamore.sync.attempts import answered
 from hackamore.sync.operations import Operations
@@ -257,8 +256,7 @@ def _made(step: Step, options: Options, session_id: str | None) -> Any:
         reason = str(error) or f"it did not return within {seconds} s. Raise `Timeouts.store`."
         raise StoreError(step.operation, reason, session_id) from error
     except (Exception, SystemExit) as error:  # a store cannot end the program
-        reason = f"{type(error).__name__}: {without_passwords(text_of(error))}"
-        raise StoreError(step.operation, reason, session_id) from error
+        raise failed(step.operation, error, session_id) from error
 
 
 def _reporter(seam: weakref.ref[Seam], core: weakref.ref[SessionCore[Any]]) -> Callable[[StreamWarning], None]:

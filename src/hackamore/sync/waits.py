@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from hackamore.checked.functions import is_async
-from hackamore.sync import private_loop
+from hackamore.runtime import private_loop
 from hackamore.transports.process.prepare import child_settings
 from hackamore.transports.process.subprocess_sync import SyncChildProcess
 

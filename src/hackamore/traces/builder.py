@@ -13,19 +13,7 @@ from hackamore.activity.replies import Replies, Reply, Results
 from hackamore.activity.tree import INTERRUPTED, Calls, is_call, is_result, typed
 from hackamore.activity.words import AGENT_TOOLS, as_list, blocks_of, telling, text_of
 from hackamore.messages import ResultMessage, from_data
-from hackamore.traces.items import (
-    LANES,
-    Item,
-    Lines,
-    Sample,
-    Session,
-    Stop,
-    as_cost,
-    as_object,
-    short,
-)
-
-__all__ = ["Builder", "SessionBuilder", "call_title"]
+from hackamore.traces.items import LANES, Item, Lines, Sample, Session, Stop, as_cost, as_object, short
 
 _LANE = {name: place for place, name in enumerate(LANES)}
 _FAILED_TASK = frozenset({"failed", "killed", "error", "stopped"})

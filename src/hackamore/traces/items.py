@@ -12,8 +12,6 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["LANES", "Item", "Lines", "Sample", "Session", "Stop", "short"]
-
 LANES: Final = ("session", "model", "tools", "permissions", "hooks", "subagents", "background")
 """The lanes of the page. `session` has prompts, results and operations."""
 

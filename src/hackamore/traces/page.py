@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from hackamore.traces.reading import Trace
 
-__all__ = ["index_of", "page_headers", "page_pieces", "write_page"]
-
 SCRIPTS = ("text.js", "data.js", "list.js", "lanes.js", "panel.js", "main.js")
 
 

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from hackamore.traces.items import Item
 
-__all__ = ["Reader", "RecordingReader", "Trace", "TranscriptReader", "GrowingTrace", "read_session", "read_trace"]
-
 READ_BYTES = 1 << 20
 _HEAD = 1 << 16
 _LONGEST = 1 << 28
@@ -359,7 +357,7 @@ def read_session(files: SessionFiles, title: str) -> Trace:
         raise SessionNotFoundError.on_disk(files.session_id, escape_terminal(str(files.path.parent))) from None
     waiting: dict[bytes, list[tuple[str, list[bytes]]]] = {}
     for subagent in files.subagents():
-        call = str(meta_of(subagent.meta_path).get("toolUseId") or subagent.agent_id)
+        call = str(meta_of(subagent).get("toolUseId") or subagent.agent_id)
         try:
             with open(subagent.path, "rb") as file:
                 own = list(_lines(file))

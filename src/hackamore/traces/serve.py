@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from hackamore.traces.reading import Trace
 
-__all__ = ["Live", "PageServer"]
-
 _MOST_ITEMS = 5_000
 _MOST_LINES = 50_000
 _MOST_CONNECTIONS = 16

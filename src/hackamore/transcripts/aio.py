@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hackamore import transcripts
-from hackamore.transcripts.awaiting import call, stream
+from hackamore.transcripts.awaiting import call, direct, stream
 
 if TYPE_CHECKING:
     import builtins
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from hackamore.activity.prices import Price
+    from hackamore.options.stores import SessionStore
     from hackamore.storage.places import (
         StrPath,
     )
@@ -34,8 +35,11 @@ if TYPE_CHECKING:
     from hackamore.transcripts.changes import PruneResult
     from hackamore.transcripts.export import ExportFormat
     from hackamore.transcripts.index import SearchHit, SearchRole
-    from hackamore.transcripts.listing import TranscriptInfo
+    from hackamore.transcripts.listing import (
+        TranscriptInfo,
+    )
     from hackamore.transcripts.transcript import (
+        Subagent,
         Transcript,
         TranscriptMessage,
     )
@@ -43,6 +47,7 @@ if TYPE_CHECKING:
 __all__ = [
     "archive",
     "call",
+    "copy_to_store",
     "delete",
     "export",
     "find",
@@ -51,8 +56,10 @@ __all__ = [
     "info",
     "is_archived",
     "list",
+    "list_subagents",
     "prune",
     "read",
+    "read_subagent",
     "rename",
     "search",
     "stream",
@@ -113,7 +120,12 @@ async def usage(
 
 
 async def rename(
-    session_id: str, title: str, *, project: StrPath | None = None, config_dir: StrPath | None = None
+    session_id: str,
+    title: str,
+    *,
+    project: StrPath | None = None,
+    config_dir: StrPath | None = None,
+    store: SessionStore | None = None,
 ) -> None:
     """Set the title of a conversation, as `/rename` does.
 
@@ -126,17 +138,26 @@ async def rename(
         title: the title. Control and invisible characters are left out, line ends become spaces; at most 200 characters count.
         project: the working directory of its project; None to look in all projects.
         config_dir: the configuration folder; None for `CLAUDE_CONFIG_DIR`, and without that `~/.claude`.
+        store: the store that has the conversation; None for the disk.
 
     Raises:
         SessionNotFoundError: if no file of this session exists.
         ValueError: if nothing of the title is left.
         TranscriptError: if the file cannot be written.
+        StoreError: if the store fails.
     """
-    return await call(partial(transcripts.rename, session_id, title, project=project, config_dir=config_dir))
+    return await call(
+        partial(transcripts.rename, session_id, title, project=project, config_dir=config_dir, store=store)
+    )
 
 
 async def tag(
-    session_id: str, tag: str | None, *, project: StrPath | None = None, config_dir: StrPath | None = None
+    session_id: str,
+    tag: str | None,
+    *,
+    project: StrPath | None = None,
+    config_dir: StrPath | None = None,
+    store: SessionStore | None = None,
 ) -> None:
     """Set or remove the tag of a conversation.
 
@@ -148,13 +169,15 @@ async def tag(
             (Unicode's NFKC); at most 200 characters count.
         project: the working directory of its project; None to look in all projects.
         config_dir: the configuration folder; None for `CLAUDE_CONFIG_DIR`, and without that `~/.claude`.
+        store: the store that has the conversation; None for the disk.
 
     Raises:
         SessionNotFoundError: if no file of this session exists.
         ValueError: if nothing of the tag is left.
         TranscriptError: if the file cannot be written.
+        StoreError: if the store fails.
     """
-    return await call(partial(transcripts.tag, session_id, tag, project=project, config_dir=config_dir))
+    return await call(partial(transcripts.tag, session_id, tag, project=project, config_dir=config_dir, store=store))
 
 
 async def archive(
@@ -192,7 +215,12 @@ async def is_archived(info: TranscriptInfo) -> bool:
 
 
 async def delete(
-    session_id: str, *, force: bool = False, project: StrPath | None = None, config_dir: StrPath | None = None
+    session_id: str,
+    *,
+    force: bool = False,
+    project: StrPath | None = None,
+    config_dir: StrPath | None = None,
+    store: SessionStore | None = None,
 ) -> None:
     """Delete a conversation: its file, and the folder with its subagents and other files.
 
@@ -203,13 +231,17 @@ async def delete(
         force: whether to delete it even if a process works on it. That process may write the file again.
         project: the working directory of its project; None to look in all projects.
         config_dir: the configuration folder; None for `CLAUDE_CONFIG_DIR`, and without that `~/.claude`.
+        store: the store that has the conversation; None for the disk.
 
     Raises:
         SessionNotFoundError: if no file of this session exists.
         SessionInUseError: if a process works on it, and not `force`.
         TranscriptError: if a file cannot be deleted.
+        StoreError: if the store fails, or has no method `delete`.
     """
-    return await call(partial(transcripts.delete, session_id, force=force, project=project, config_dir=config_dir))
+    return await call(
+        partial(transcripts.delete, session_id, force=force, project=project, config_dir=config_dir, store=store)
+    )
 
 
 async def prune(
@@ -265,6 +297,7 @@ async def export(
     *,
     project: StrPath | None = None,
     config_dir: StrPath | None = None,
+    store: SessionStore | None = None,
 ) -> str:
     """Return a conversation as a document, subagents included.
 
@@ -274,6 +307,7 @@ async def export(
             wrote them.
         project: the working directory of its project; None to look in all projects.
         config_dir: the configuration folder; None for `CLAUDE_CONFIG_DIR`, and without that `~/.claude`.
+        store: the store that has the conversation; None for the disk.
 
     Returns:
         The document. Write it as UTF-8.
@@ -282,13 +316,16 @@ async def export(
         SessionNotFoundError: if no file of this session exists.
         TranscriptError: if a file cannot be read.
         ValueError: if the format is unknown.
+        StoreError: if the store fails.
 
     Example:
         ::
 
             Path("talk.md").write_text(await hackamore.transcripts.aio.export(session_id), encoding="utf-8")
     """
-    return await call(partial(transcripts.export, session_id, format, project=project, config_dir=config_dir))
+    return await call(
+        partial(transcripts.export, session_id, format, project=project, config_dir=config_dir, store=store)
+    )
 
 
 async def import_(
@@ -315,6 +352,54 @@ async def import_(
     return await call(partial(transcripts.import_, source, project=project, new_id=new_id, config_dir=config_dir))
 
 
+async def copy_to_store(
+    session_id: str,
+    store: SessionStore,
+    *,
+    include_subagents: bool = True,
+    batch_size: int = 500,
+    project: StrPath | None = None,
+    config_dir: StrPath | None = None,
+) -> int:
+    """Copy a conversation on the disk into a store, as sessions with this store write it. A damaged line is left out.
+
+    The store may have a part of it: an entry with a `uuid` counts once.
+
+    Args:
+        session_id: the session.
+        store: the store.
+        include_subagents: whether the conversations of its subagents are copied, with the notes of the CLI on them.
+        batch_size: the most entries of one append, which also ends after 1 MiB.
+        project: the working directory of its project; None to look in all projects.
+        config_dir: the configuration folder; None for `CLAUDE_CONFIG_DIR`, and without that `~/.claude`.
+
+    Returns:
+        The entries that were appended.
+
+    Raises:
+        SessionNotFoundError: if no file of this session exists.
+        TranscriptError: if a file cannot be read.
+        StoreError: if the store fails. It may have a part of the conversation then.
+
+    Example:
+        ::
+
+            await hackamore.transcripts.aio.copy_to_store(session_id, store)
+            options = Options(session_store=store, resume=session_id)
+    """
+    return await call(
+        partial(
+            transcripts.copy_to_store,
+            session_id,
+            store,
+            include_subagents=include_subagents,
+            batch_size=batch_size,
+            project=project,
+            config_dir=config_dir,
+        )
+    )
+
+
 async def fork(
     session_id: str,
     *,
@@ -322,6 +407,7 @@ async def fork(
     title: str | None = None,
     project: StrPath | None = None,
     config_dir: StrPath | None = None,
+    store: SessionStore | None = None,
 ) -> str:
     """Copy a conversation up to a message into a new session. Resume it with `Options(resume=...)`.
 
@@ -334,6 +420,7 @@ async def fork(
         title: the title of the copy. None for the title of the original with `(fork)` behind it.
         project: the working directory of its project; None to look in all projects.
         config_dir: the configuration folder; None for `CLAUDE_CONFIG_DIR`, and without that `~/.claude`.
+        store: the store that has it, and gets the copy; None for the disk.
 
     Returns:
         The id of the new session, in the same project.
@@ -342,6 +429,7 @@ async def fork(
         SessionNotFoundError: if no file of this session exists.
         TranscriptError: if the conversation has no such message or is empty, or a file cannot be read or written.
         ValueError: if nothing of `title` is left without control and invisible characters.
+        StoreError: if the store fails.
 
     Example:
         ::
@@ -349,7 +437,9 @@ async def fork(
             third = await hackamore.transcripts.aio.read(session_id).messages[2]
             options = Options(resume=await hackamore.transcripts.aio.fork(session_id, at=third))
     """
-    return await call(partial(transcripts.fork, session_id, at=at, title=title, project=project, config_dir=config_dir))
+    return await call(
+        partial(transcripts.fork, session_id, at=at, title=title, project=project, config_dir=config_dir, store=store)
+    )
 
 
 async def search(
@@ -413,13 +503,20 @@ async def search(
     )
 
 
-async def info(session_id: str, *, project: StrPath | None = None, config_dir: StrPath | None = None) -> TranscriptInfo:
+async def info(
+    session_id: str,
+    *,
+    project: StrPath | None = None,
+    config_dir: StrPath | None = None,
+    store: SessionStore | None = None,
+) -> TranscriptInfo:
     """Return one conversation, with a title or without.
 
     Args:
         session_id: the session.
         project: the working directory of its project; None to look in all projects.
         config_dir: the configuration folder; None for `CLAUDE_CONFIG_DIR`, and without that `~/.claude`.
+        store: the store that has it; None for the disk.
 
     Returns:
         The conversation.
@@ -427,8 +524,9 @@ async def info(session_id: str, *, project: StrPath | None = None, config_dir: S
     Raises:
         SessionNotFoundError: if no file of this session exists.
         TranscriptError: if the file cannot be read.
+        StoreError: if the store fails.
     """
-    return await call(partial(transcripts.info, session_id, project=project, config_dir=config_dir))
+    return await call(partial(transcripts.info, session_id, project=project, config_dir=config_dir, store=store))
 
 
 async def find(prefix: str, *, project: StrPath | None = None, config_dir: StrPath | None = None) -> TranscriptInfo:
@@ -461,11 +559,13 @@ async def list(
     limit: int | None = None,
     offset: int = 0,
     config_dir: StrPath | None = None,
+    store: SessionStore | None = None,
 ) -> builtins.list[TranscriptInfo]:
     """Return the conversations of a project, newest first.
 
     Conversations of subagents, and files without a title, a prompt or a summary are left out. If several projects have the same session,
-    the newest file counts. At most 128 KiB of each file are read.
+    the newest file counts. At most 128 KiB of each file are read. A store with summaries loads no conversation that has a current one. A
+    conversation that cannot be loaded has an empty title.
 
     Args:
         project: the working directory of the project; None for the current one.
@@ -477,12 +577,14 @@ async def list(
         limit: the most conversations to return; None for all.
         offset: conversations to leave out at the beginning.
         config_dir: the configuration folder; None for `CLAUDE_CONFIG_DIR`, and without that `~/.claude`.
+        store: the store to list, one project of it; None for the disk.
 
     Returns:
         The conversations. Empty if the project has none.
 
     Raises:
-        ValueError: if `limit` or `offset` is negative, or `all_projects` comes with a `project`.
+        ValueError: if `limit` or `offset` is negative, or `all_projects` comes with a `project` or a store.
+        StoreError: if the store fails, or has neither `list_sessions` nor `list_session_summaries`.
 
     Example:
         ::
@@ -490,7 +592,7 @@ async def list(
             for each in await hackamore.transcripts.aio.list(limit=10):
                 print(each.modified, each.title)
     """
-    return await call(
+    return await (call if store is None else direct)(
         partial(
             transcripts.list,
             project,
@@ -502,12 +604,18 @@ async def list(
             limit=limit,
             offset=offset,
             config_dir=config_dir,
+            store=store,
         )
     )
 
 
 async def read(
-    session_id: str, *, leaf: str | None = None, project: StrPath | None = None, config_dir: StrPath | None = None
+    session_id: str,
+    *,
+    leaf: str | None = None,
+    project: StrPath | None = None,
+    config_dir: StrPath | None = None,
+    store: SessionStore | None = None,
 ) -> Transcript:
     """Open a conversation and read its links.
 
@@ -516,6 +624,7 @@ async def read(
         leaf: the id (`uuid`) of the message that the conversation ends with, for example of a branch. None for the newest one.
         project: the working directory of its project; None to look in all projects.
         config_dir: the configuration folder; None for `CLAUDE_CONFIG_DIR`, and without that `~/.claude`.
+        store: the store that has it, which is also called when `subagents` are used; None for the disk.
 
     Returns:
         The conversation, as it is at this moment.
@@ -523,6 +632,7 @@ async def read(
     Raises:
         SessionNotFoundError: if no file of this session exists.
         TranscriptError: if the file cannot be read, or the conversation does not have the message `leaf`.
+        StoreError: if the store fails.
 
     Example:
         ::
@@ -531,4 +641,63 @@ async def read(
             for message in conversation.messages:
                 print(message)
     """
-    return await call(partial(transcripts.read, session_id, leaf=leaf, project=project, config_dir=config_dir))
+    return await call(
+        partial(transcripts.read, session_id, leaf=leaf, project=project, config_dir=config_dir, store=store)
+    )
+
+
+async def list_subagents(
+    session_id: str,
+    *,
+    project: StrPath | None = None,
+    config_dir: StrPath | None = None,
+    store: SessionStore | None = None,
+) -> builtins.list[str]:
+    """Return the ids of the subagents of a session, those of nested ones included. No conversation is read.
+
+    Args:
+        session_id: the session.
+        project: the working directory of its project; None to look in all projects.
+        config_dir: the configuration folder; None for `CLAUDE_CONFIG_DIR`, and without that `~/.claude`.
+        store: the store that has them; None for the disk. A store without `list_subkeys` lists none.
+
+    Returns:
+        The ids, each once.
+
+    Raises:
+        SessionNotFoundError: if no file of this session exists.
+        StoreError: if the store fails.
+    """
+    return await call(
+        partial(transcripts.list_subagents, session_id, project=project, config_dir=config_dir, store=store)
+    )
+
+
+async def read_subagent(
+    session_id: str,
+    agent_id: str,
+    *,
+    project: StrPath | None = None,
+    config_dir: StrPath | None = None,
+    store: SessionStore | None = None,
+) -> Subagent:
+    """Open the conversation of one subagent, also of a nested one. The others, and that of the session, are not read.
+
+    Args:
+        session_id: the session.
+        agent_id: the id of the subagent.
+        project: the working directory of the session's project; None to look in all projects.
+        config_dir: the configuration folder; None for `CLAUDE_CONFIG_DIR`, and without that `~/.claude`.
+        store: the store that has it; None for the disk.
+
+    Returns:
+        The conversation, with the type and the call of the subagent.
+
+    Raises:
+        SessionNotFoundError: if there is no file of this session, or of this subagent.
+        TranscriptError: if the file cannot be read.
+        StoreError: if the store fails.
+    """
+    return await call(
+        partial(transcripts.read_subagent, session_id, agent_id, project=project, config_dir=config_dir, store=store)
+    )

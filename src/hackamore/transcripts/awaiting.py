@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import anyio.to_thread
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable
+from hackamore.transcripts.stored import called
 
-__all__ = ["call", "stream"]
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 
 T = TypeVar("T")
 
@@ -20,7 +20,21 @@ AT_A_TIME = 100
 
 async def call(function: Callable[[], T]) -> T:
     """Run a blocking function in a worker thread; return its value, or raise its exception."""
-    return await anyio.to_thread.run_sync(function, abandon_on_cancel=True)
+    token = called.set("call")
+    try:
+        return await anyio.to_thread.run_sync(function, abandon_on_cancel=True)
+    finally:
+        called.reset(token)
+
+
+async def direct(function: Callable[[], T]) -> T:
+    """Run a function that ends with a call of `wait`, which is then awaited here: without a thread."""
+    token = called.set("direct")
+    try:
+        waiting = cast("Awaitable[T]", function())
+    finally:
+        called.reset(token)
+    return await waiting
 
 
 async def stream(items: Iterable[T]) -> AsyncIterator[T]:

@@ -22,28 +22,30 @@ import msgspec
 
 from hackamore.errors import SessionInUseError, SessionNotFoundError, StreamWarning, TranscriptError, escape_terminal
 from hackamore.storage.files import write_file
-from hackamore.storage.places import (
-    SessionFiles,
-    StrPath,
-    chosen_folders,
-    locate,
-    sessions_in,
-)
+from hackamore.storage.places import SessionFiles, StrPath, chosen_folders, locate, sessions_in
 from hackamore.transcripts.entries import lines_of
-from hackamore.transcripts.listing import TranscriptInfo, info_of, tag_of
+from hackamore.transcripts.listing import TranscriptInfo, info_of, tops_of
 from hackamore.transcripts.running import running_sessions
+from hackamore.transcripts.stored import StoredFiles, located
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-__all__ = ["PruneResult", "archive", "delete", "is_archived", "prune", "rename", "tag"]
+    from hackamore.options.stores import SessionStore
 
 NAME_LENGTH = 200
 """The most characters of a title or a tag."""
 
 
-def rename(session_id: str, title: str, *, project: StrPath | None = None, config_dir: StrPath | None = None) -> None:
+def rename(
+    session_id: str,
+    title: str,
+    *,
+    project: StrPath | None = None,
+    config_dir: StrPath | None = None,
+    store: SessionStore | None = None,
+) -> None:
     """Set the title of a conversation, as `/rename` does.
 
     The CLI shows the title in its list of sessions and above its prompt, and `claude --resume TITLE` finds it.
@@ -55,17 +57,19 @@ def rename(session_id: str, title: str, *, project: StrPath | None = None, confi
         title: the title. Control and invisible characters are left out, line ends become spaces; at most 200 characters count.
         project: the working directory of its project; None to look in all projects.
         config_dir: the configuration folder; None for `CLAUDE_CONFIG_DIR`, and without that `~/.claude`.
+        store: the store that has the conversation; None for the disk.
 
     Raises:
         SessionNotFoundError: if no file of this session exists.
         ValueError: if nothing of the title is left.
         TranscriptError: if the file cannot be written.
+        StoreError: if the store fails.
     """
     cleaned = clean_title(title)
     if not cleaned:
         raise ValueError(f"`title` must have a visible character, got {escape_terminal(repr(title), 200)}.")
-    files = locate(session_id, project=project, config_dir=config_dir)
-    if (pid := running_sessions(config_dir).get(files.session_id)) is not None:
+    files = located(session_id, project, config_dir, store, check=True)
+    if store is None and (pid := running_sessions(config_dir).get(files.session_id)) is not None:
         message = (
             f"The process {pid} works on the session {files.session_id}. At its end it may write its own title above the prompt again; "
             "`Session.rename_session` renames a session that runs."
@@ -75,7 +79,14 @@ def rename(session_id: str, title: str, *, project: StrPath | None = None, confi
     write_beside(files, "custom-title.json", {"customTitle": cleaned})
 
 
-def tag(session_id: str, tag: str | None, *, project: StrPath | None = None, config_dir: StrPath | None = None) -> None:
+def tag(
+    session_id: str,
+    tag: str | None,
+    *,
+    project: StrPath | None = None,
+    config_dir: StrPath | None = None,
+    store: SessionStore | None = None,
+) -> None:
     """Set or remove the tag of a conversation.
 
     The CLI shows the tag in its list of sessions, as `#tag`. `list(tag=...)` filters by it, and `prune` keeps tagged conversations.
@@ -86,18 +97,20 @@ def tag(session_id: str, tag: str | None, *, project: StrPath | None = None, con
             (Unicode's NFKC); at most 200 characters count.
         project: the working directory of its project; None to look in all projects.
         config_dir: the configuration folder; None for `CLAUDE_CONFIG_DIR`, and without that `~/.claude`.
+        store: the store that has the conversation; None for the disk.
 
     Raises:
         SessionNotFoundError: if no file of this session exists.
         ValueError: if nothing of the tag is left.
         TranscriptError: if the file cannot be written.
+        StoreError: if the store fails.
     """
     cleaned = "" if tag is None else clean_tag(tag)
     if tag is not None and not cleaned:
         raise ValueError(
             f"`tag` must have a visible character, or be None to remove the tag; got {escape_terminal(repr(tag), 200)}."
         )
-    files = locate(session_id, project=project, config_dir=config_dir)
+    files = located(session_id, project, config_dir, store, check=True)
     append(files, [{"type": "tag", "tag": cleaned, "sessionId": files.session_id}])
 
 
@@ -170,7 +183,12 @@ def _has_prompt_after(path: Path, time: datetime) -> bool:
 
 
 def delete(
-    session_id: str, *, force: bool = False, project: StrPath | None = None, config_dir: StrPath | None = None
+    session_id: str,
+    *,
+    force: bool = False,
+    project: StrPath | None = None,
+    config_dir: StrPath | None = None,
+    store: SessionStore | None = None,
 ) -> None:
     """Delete a conversation: its file, and the folder with its subagents and other files.
 
@@ -181,19 +199,24 @@ def delete(
         force: whether to delete it even if a process works on it. That process may write the file again.
         project: the working directory of its project; None to look in all projects.
         config_dir: the configuration folder; None for `CLAUDE_CONFIG_DIR`, and without that `~/.claude`.
+        store: the store that has the conversation; None for the disk.
 
     Raises:
         SessionNotFoundError: if no file of this session exists.
         SessionInUseError: if a process works on it, and not `force`.
         TranscriptError: if a file cannot be deleted.
+        StoreError: if the store fails, or has no method `delete`.
     """
-    files = locate(session_id, project=project, config_dir=config_dir)
-    if not force and (pid := running_sessions(config_dir).get(files.session_id)) is not None:
+    files = located(session_id, project, config_dir, store, check=True)
+    if store is None and not force and (pid := running_sessions(config_dir).get(files.session_id)) is not None:
         raise SessionInUseError(files.session_id, pid)
     _remove(files)
 
 
 def _remove(files: SessionFiles) -> None:
+    if isinstance(files, StoredFiles):
+        files.call("delete")
+        return
     try:
         os.unlink(files.path)
         if os.path.islink(files.folder):
@@ -329,9 +352,10 @@ def _has_tag(path: Path) -> bool:
     try:
         with path.open("rb", buffering=0) as file:
             for line in lines_of(file):
-                if line.raw.startswith(b'{"type":"tag"'):
+                if b'"tag"' in line.raw:
                     with suppress(ValueError, RecursionError):
-                        tagged = bool(tag_of(line.raw).tag)
+                        tops = tops_of(line.raw)
+                        tagged = bool(tops.tag) if tops.type == "tag" else tagged
     except OSError:
         return True  # A conversation that cannot be read is not deleted.
     return tagged
@@ -355,6 +379,9 @@ def append(files: SessionFiles, entries: Iterable[Mapping[str, Any]]) -> None:
         SessionNotFoundError: if the file vanished.
         TranscriptError: if it cannot be written.
     """
+    if isinstance(files, StoredFiles):
+        files.call("append", [*entries])
+        return
     lines = b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries)
     try:
         descriptor = os.open(files.path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -381,6 +408,8 @@ def write_beside(files: SessionFiles, name: str, content: Mapping[str, Any]) -> 
         TranscriptError: if it cannot be written.
     """
     path = files.folder / name
+    if isinstance(files, StoredFiles):
+        return  # stores have no such files
     try:
         with suppress(FileExistsError):
             os.mkdir(files.folder, 0o700)

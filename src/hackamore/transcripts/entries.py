@@ -16,10 +16,9 @@ from hackamore.messages.base import NO_RAW, plain_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
     from typing import BinaryIO
 
-__all__ = ["Entry", "Line", "decode_entry", "fields_of", "lines_of", "meta_of"]
+    from hackamore.storage.places import SubagentFiles
 
 CHUNK_BYTES = 1 << 20
 """Bytes that are read at a time."""
@@ -115,10 +114,10 @@ def fields_of(raw: bytes | Raw) -> dict[str, Raw]:
         return _fields(bytes(raw).decode("utf-8", "replace").encode())
 
 
-def meta_of(path: Path) -> dict[str, Any]:
+def meta_of(files: SubagentFiles) -> dict[str, Any]:
     """Return the notes of the CLI on a subagent; empty if there are none that can be read."""
     try:
-        return plain_object(path.read_bytes())
+        return plain_object(files.read_meta())
     except (OSError, DecodeError):
         return {}
 

@@ -10,6 +10,7 @@ import os
 import re
 import uuid
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
@@ -18,25 +19,29 @@ from msgspec import Raw
 from hackamore.activity.tree import CALLS, RESULTS
 from hackamore.activity.words import clean
 from hackamore.errors import DecodeError, SessionExistsError, SessionNotFoundError, TranscriptError, escape_terminal
-from hackamore.messages import (
-    AssistantMessage,
-    TextBlock,
-    ThinkingBlock,
+from hackamore.messages import AssistantMessage, TextBlock, ThinkingBlock
+from hackamore.storage.places import (
+    SessionFiles,
+    StrPath,
+    SubagentFiles,
+    config_folder,
+    is_session_id,
+    locate,
+    project_key,
 )
-from hackamore.storage.places import SessionFiles, StrPath, config_folder, is_session_id, locate, project_key
 from hackamore.transcripts.entries import decode_entry, fields_of, lines_of, meta_of
 from hackamore.transcripts.forking import create_file
+from hackamore.transcripts.stored import METADATA, ask, located, wait
 from hackamore.transcripts.transcript import Subagent, Transcript, source_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from hackamore.messages.content import ContentBlock
+    from hackamore.options.stores import SessionStore, StoreKey
     from hackamore.transcripts.listing import TranscriptInfo
     from hackamore.transcripts.transcript import TranscriptMessage
-
-__all__ = ["ExportFormat", "export", "export_pieces", "import_"]
 
 ExportFormat = Literal["markdown", "json", "jsonl"]
 """A format of `export`."""
@@ -48,6 +53,7 @@ def export(
     *,
     project: StrPath | None = None,
     config_dir: StrPath | None = None,
+    store: SessionStore | None = None,
 ) -> str:
     """Return a conversation as a document, subagents included.
 
@@ -57,6 +63,7 @@ def export(
             wrote them.
         project: the working directory of its project; None to look in all projects.
         config_dir: the configuration folder; None for `CLAUDE_CONFIG_DIR`, and without that `~/.claude`.
+        store: the store that has the conversation; None for the disk.
 
     Returns:
         The document. Write it as UTF-8.
@@ -65,15 +72,14 @@ def export(
         SessionNotFoundError: if no file of this session exists.
         TranscriptError: if a file cannot be read.
         ValueError: if the format is unknown.
+        StoreError: if the store fails.
 
     Example:
         ::
 
             Path("talk.md").write_text(hackamore.transcripts.export(session_id), encoding="utf-8")
     """
-    return b"".join(export_pieces(locate(session_id, project=project, config_dir=config_dir), format)).decode(
-        "utf-8", "replace"
-    )
+    return b"".join(export_pieces(located(session_id, project, config_dir, store), format)).decode("utf-8", "replace")
 
 
 def export_pieces(files: SessionFiles, format: ExportFormat) -> Iterator[bytes]:  # noqa: A002
@@ -266,18 +272,8 @@ _KEPT = {
 
 def _json(transcript: Transcript) -> Iterator[bytes]:
     info = transcript.info
-    facts = {
-        "session_id": info.session_id,
-        "title": info.title,
-        "tag": info.tag,
-        "cwd": info.cwd,
-        "git_branch": info.git_branch,
-        "model": info.model,
-        "created": info.created,
-        "modified": info.modified,
-        "bytes": info.bytes,
-        "usage": msgspec.to_builtins(transcript.usage),
-    }
+    names = ("session_id", "title", "tag", "cwd", "git_branch", "model", "created", "modified", "bytes")
+    facts = {name: getattr(info, name) for name in names} | {"usage": msgspec.to_builtins(transcript.usage)}
     yield msgspec.json.encode(facts)[:-1] + b',"messages":['
     yield from _json_messages(transcript)
     yield b'],"subagents":['
@@ -301,18 +297,22 @@ def _json_messages(conversation: Transcript | Subagent) -> Iterator[bytes]:
 _SUBAGENT = "hackamore-subagent"
 """The type of the lines that stand before the lines of each subagent."""
 
+BATCH_BYTES = 1 << 20
+"""The size of the lines after which an append to a store ends."""
+
+_entry: Callable[[bytes], dict[str, Any]] = msgspec.json.Decoder(dict[str, Any]).decode
 _AGENT_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
 _FOLDER = re.compile(r"subagents(/[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}){0,8}")
 
 
 def _jsonl(transcript: Transcript) -> Iterator[bytes]:
-    with source_of(transcript).opened() as descriptor, open(descriptor, "rb", buffering=0, closefd=False) as file:
+    with source_of(transcript).opened() as file:
         for line in lines_of(file):
             yield line.raw + b"\n"
     for files in transcript.files.subagents():
         folder = files.path.parent.relative_to(transcript.files.folder).as_posix()
-        head = {"type": _SUBAGENT, "agentId": files.agent_id, "folder": folder, "meta": meta_of(files.meta_path)}
-        with suppress(OSError), files.path.open("rb", buffering=0) as file:
+        head = {"type": _SUBAGENT, "agentId": files.agent_id, "folder": folder, "meta": meta_of(files)}
+        with suppress(OSError), files.open() as file:
             yield msgspec.json.encode(head) + b"\n"
             for line in lines_of(file):
                 yield line.raw + b"\n"
@@ -371,6 +371,74 @@ def import_(
     except OSError as error:
         reason = escape_terminal(f"{error.strerror} ({error.filename or source})", 600)
         raise TranscriptError(f"{shown} could not be imported: {reason}.") from None
+
+
+def copy_to_store(
+    session_id: str,
+    store: SessionStore,
+    *,
+    include_subagents: bool = True,
+    batch_size: int = 500,
+    project: StrPath | None = None,
+    config_dir: StrPath | None = None,
+) -> int:
+    """Copy a conversation on the disk into a store, as sessions with this store write it. A damaged line is left out.
+
+    The store may have a part of it: an entry with a `uuid` counts once.
+
+    Args:
+        session_id: the session.
+        store: the store.
+        include_subagents: whether the conversations of its subagents are copied, with the notes of the CLI on them.
+        batch_size: the most entries of one append, which also ends after 1 MiB.
+        project: the working directory of its project; None to look in all projects.
+        config_dir: the configuration folder; None for `CLAUDE_CONFIG_DIR`, and without that `~/.claude`.
+
+    Returns:
+        The entries that were appended.
+
+    Raises:
+        SessionNotFoundError: if no file of this session exists.
+        TranscriptError: if a file cannot be read.
+        StoreError: if the store fails. It may have a part of the conversation then.
+
+    Example:
+        ::
+
+            hackamore.transcripts.copy_to_store(session_id, store)
+            options = Options(session_store=store, resume=session_id)
+    """
+    files = locate(session_id, project=project, config_dir=config_dir)
+    key: StoreKey = {"project_key": files.project_key, "session_id": session_id}
+    count = 0
+    parts: list[SessionFiles | SubagentFiles] = [files, *(files.subagents() if include_subagents else ())]
+    for part in parts:
+        if part is not files:
+            key = {**key, "subpath": part.path.relative_to(files.folder).with_suffix("").as_posix()}
+        try:
+            for batch in _batches(part, max(batch_size, 1)):
+                wait(partial(ask, store, "append", key, batch, session_id=session_id))
+                count += len(batch)
+        except OSError as error:
+            raise TranscriptError(f"{escape_terminal(str(part.path))} could not be read: {error.strerror}.") from None
+    return count
+
+
+def _batches(part: SessionFiles | SubagentFiles, most: int) -> Iterator[list[Any]]:
+    batch: list[Any] = []
+    size = 0
+    with part.open() as file:
+        for line in lines_of(file):
+            with suppress(ValueError, RecursionError):
+                batch.append(_entry(line.raw))
+                size += len(line.raw)
+            if len(batch) >= most or size >= BATCH_BYTES:
+                yield batch
+                batch, size = [], 0
+    if isinstance(part, SubagentFiles) and (meta := meta_of(part)):
+        batch.append({**meta, "type": METADATA})
+    if batch:
+        yield batch
 
 
 def _check(file: Any, shown: str) -> str:

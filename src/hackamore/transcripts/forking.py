@@ -10,6 +10,7 @@ import os
 import re
 import uuid
 from contextlib import suppress
+from dataclasses import replace
 from itertools import chain as joined
 from typing import TYPE_CHECKING
 
@@ -17,16 +18,18 @@ import msgspec
 from msgspec import Raw
 
 from hackamore.errors import TranscriptError, escape_terminal
-from hackamore.storage.places import SessionFiles, StrPath, locate
 from hackamore.transcripts.changes import clean_title, title_lines, write_beside
 from hackamore.transcripts.entries import fields_of
-from hackamore.transcripts.listing import PROMPT_LENGTH, info_of
+from hackamore.transcripts.listing import PROMPT_LENGTH, info_of, prompt_of
+from hackamore.transcripts.stored import StoredFiles, located
 from hackamore.transcripts.transcript import Transcript, TranscriptMessage, source_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
+    from hackamore.options.stores import SessionStore
+    from hackamore.storage.places import StrPath
     from hackamore.transcripts.chain import Node
 
 _CARRIED = frozenset({"content-replacement", "memory-mode", "relocated", "atis-latch"})
@@ -46,6 +49,7 @@ def fork(
     title: str | None = None,
     project: StrPath | None = None,
     config_dir: StrPath | None = None,
+    store: SessionStore | None = None,
 ) -> str:
     """Copy a conversation up to a message into a new session. Resume it with `Options(resume=...)`.
 
@@ -58,6 +62,7 @@ def fork(
         title: the title of the copy. None for the title of the original with `(fork)` behind it.
         project: the working directory of its project; None to look in all projects.
         config_dir: the configuration folder; None for `CLAUDE_CONFIG_DIR`, and without that `~/.claude`.
+        store: the store that has it, and gets the copy; None for the disk.
 
     Returns:
         The id of the new session, in the same project.
@@ -66,6 +71,7 @@ def fork(
         SessionNotFoundError: if no file of this session exists.
         TranscriptError: if the conversation has no such message or is empty, or a file cannot be read or written.
         ValueError: if nothing of `title` is left without control and invisible characters.
+        StoreError: if the store fails.
 
     Example:
         ::
@@ -75,7 +81,7 @@ def fork(
     """
     if title is not None and not clean_title(title):
         raise ValueError(f"`title` must have a visible character, got {escape_terminal(repr(title), 200)}.")
-    files = locate(session_id, project=project, config_dir=config_dir)
+    files = located(session_id, project, config_dir, store)
     transcript = Transcript(files)
     chosen = _up_to(transcript, at)
     if not any(node.is_message for node in chosen):
@@ -83,9 +89,13 @@ def fork(
     info = info_of(files)
     own = title if title is not None else f"{(info.title if info else '')[:150]} (fork)"
     new_id = str(uuid.uuid4())
-    copy = SessionFiles(new_id, files.path.with_name(f"{new_id}.jsonl"), files.directory)
+    copy = replace(files, session_id=new_id, path=files.path.with_name(f"{new_id}.jsonl"))
     named = title_lines(clean_title(own), copy.session_id)
     lines = _copied(transcript, chosen, copy.session_id)
+    if isinstance(copy, StoredFiles):
+        copy = replace(copy, key={**copy.key, "session_id": new_id})
+        copy.call("append", [*map(msgspec.json.decode, lines), *named])
+        return new_id
     create_file(copy.path, joined(lines, map(_encode, named)))
     write_beside(copy, "custom-title.json", {"customTitle": named[0]["customTitle"]})
     return copy.session_id
@@ -231,23 +241,12 @@ def _of_calls(replacements: Raw, calls: set[str]) -> Raw:
     return _raw([each for each in items if not isinstance(each, dict) or each.get("toolUseId", None) in (None, *calls)])
 
 
-class _Body(msgspec.Struct, gc=False):
-    content: str | list[dict[str, object]] = ""
-
-
-class _Prompt(msgspec.Struct, gc=False):
-    message: _Body
-
-
-_prompt = msgspec.json.Decoder(_Prompt).decode
-
-
 def _prompt_text(line: bytes) -> str:
     try:
-        content = _prompt(line).message.content
+        content = prompt_of(line).message.content
     except (ValueError, RecursionError):
         return ""
-    texts = [content] if isinstance(content, str) else [each.get("text") for each in content]
+    texts = [content] if isinstance(content, str) else [each.text for each in content]
     return " ".join(text for text in texts if isinstance(text, str))[:PROMPT_LENGTH]
 
 

@@ -24,13 +24,7 @@ from msgspec import Raw
 from hackamore.activity.tree import is_call, is_result
 from hackamore.errors import TranscriptError, escape_terminal
 from hackamore.messages.base import NO_RAW, repair_surrogates
-from hackamore.storage.places import (
-    ConversationFile,
-    StrPath,
-    chosen_folders,
-    config_folder,
-    conversation_files,
-)
+from hackamore.storage.places import ConversationFile, StrPath, chosen_folders, config_folder, conversation_files
 from hackamore.storage.sqlite import Database, StorageError
 from hackamore.transcripts.entries import lines_of
 
@@ -38,8 +32,6 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Iterable, Iterator
     from typing import BinaryIO
-
-__all__ = ["SearchHit", "SearchRole", "search"]
 
 SearchRole: TypeAlias = Literal["user", "assistant", "tool"]
 """The writer of a text: a user, the model, or a tool. Calls of tools count as the tool's."""

@@ -18,8 +18,6 @@ from hackamore.storage.places import StrPath, config_folder
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["running_sessions"]
-
 ELSEWHERE_SECONDS = 86_400.0
 """The age of a register entry after which a process that cannot be looked at counts as gone."""
 

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias, cast, overload
+from io import BytesIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, cast, overload
 
 import msgspec
 from msgspec import Raw
@@ -24,28 +25,18 @@ from hackamore.errors import DecodeError, SessionNotFoundError, TranscriptError,
 from hackamore.messages import AssistantMessage, UserMessage
 from hackamore.messages.base import NO_RAW, plain_object
 from hackamore.messages.decode import decode
-from hackamore.storage.places import SessionFiles, StrPath, SubagentFiles, locate
 from hackamore.transcripts.chain import Links, Node
 from hackamore.transcripts.entries import Entry, decode_entry, lines_of, meta_of
 from hackamore.transcripts.listing import TranscriptInfo, info_of
+from hackamore.transcripts.stored import located
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from hackamore.activity.prices import Tokens
-
-__all__ = [
-    "Branch",
-    "Entries",
-    "FileChange",
-    "Messages",
-    "Subagent",
-    "Transcript",
-    "TranscriptMessage",
-    "TranscriptTurn",
-    "read",
-]
+    from hackamore.options.stores import SessionStore
+    from hackamore.storage.places import SessionFiles, StrPath, SubagentFiles
 
 TranscriptMessage: TypeAlias = UserMessage | AssistantMessage
 """A message of a conversation: the classes of live messages."""
@@ -55,7 +46,12 @@ READ_BYTES = 1 << 18
 
 
 def read(
-    session_id: str, *, leaf: str | None = None, project: StrPath | None = None, config_dir: StrPath | None = None
+    session_id: str,
+    *,
+    leaf: str | None = None,
+    project: StrPath | None = None,
+    config_dir: StrPath | None = None,
+    store: SessionStore | None = None,
 ) -> Transcript:
     """Open a conversation and read its links.
 
@@ -64,6 +60,7 @@ def read(
         leaf: the id (`uuid`) of the message that the conversation ends with, for example of a branch. None for the newest one.
         project: the working directory of its project; None to look in all projects.
         config_dir: the configuration folder; None for `CLAUDE_CONFIG_DIR`, and without that `~/.claude`.
+        store: the store that has it, which is also called when `subagents` are used; None for the disk.
 
     Returns:
         The conversation, as it is at this moment.
@@ -71,6 +68,7 @@ def read(
     Raises:
         SessionNotFoundError: if no file of this session exists.
         TranscriptError: if the file cannot be read, or the conversation does not have the message `leaf`.
+        StoreError: if the store fails.
 
     Example:
         ::
@@ -79,7 +77,62 @@ def read(
             for message in conversation.messages:
                 print(message)
     """
-    return Transcript(locate(session_id, project=project, config_dir=config_dir), leaf=leaf)
+    return Transcript(located(session_id, project, config_dir, store), leaf=leaf)
+
+
+def list_subagents(
+    session_id: str,
+    *,
+    project: StrPath | None = None,
+    config_dir: StrPath | None = None,
+    store: SessionStore | None = None,
+) -> list[str]:
+    """Return the ids of the subagents of a session, those of nested ones included. No conversation is read.
+
+    Args:
+        session_id: the session.
+        project: the working directory of its project; None to look in all projects.
+        config_dir: the configuration folder; None for `CLAUDE_CONFIG_DIR`, and without that `~/.claude`.
+        store: the store that has them; None for the disk. A store without `list_subkeys` lists none.
+
+    Returns:
+        The ids, each once.
+
+    Raises:
+        SessionNotFoundError: if no file of this session exists.
+        StoreError: if the store fails.
+    """
+    return [*dict.fromkeys(each.agent_id for each in located(session_id, project, config_dir, store).subagents())]
+
+
+def read_subagent(
+    session_id: str,
+    agent_id: str,
+    *,
+    project: StrPath | None = None,
+    config_dir: StrPath | None = None,
+    store: SessionStore | None = None,
+) -> Subagent:
+    """Open the conversation of one subagent, also of a nested one. The others, and that of the session, are not read.
+
+    Args:
+        session_id: the session.
+        agent_id: the id of the subagent.
+        project: the working directory of the session's project; None to look in all projects.
+        config_dir: the configuration folder; None for `CLAUDE_CONFIG_DIR`, and without that `~/.claude`.
+        store: the store that has it; None for the disk.
+
+    Returns:
+        The conversation, with the type and the call of the subagent.
+
+    Raises:
+        SessionNotFoundError: if there is no file of this session, or of this subagent.
+        TranscriptError: if the file cannot be read.
+        StoreError: if the store fails.
+    """
+    files = located(session_id, project, config_dir, store)
+    found = next((each for each in files.subagents() if each.agent_id == agent_id), None)
+    return Subagent(found or files.subagent(agent_id), session_id)
 
 
 # -- reading the file -------------------------------------------------------------------------------------------------
@@ -218,44 +271,34 @@ def _link_slowly(raw: bytes) -> _Link | None:
 class _Source:
     """A file, and the identity that it had when its links were read."""
 
-    def __init__(self, path: Path, session_id: str) -> None:
-        self.path = path
+    def __init__(self, files: SessionFiles | SubagentFiles, session_id: str) -> None:
+        self._files = files
+        self.path: Path = files.path
         self.session_id = session_id
         self.nodes: list[Node] = []
         self.size: int = 0
-        with self.opened() as descriptor:
-            self._identity = self._identify(descriptor)
-            with open(descriptor, "rb", buffering=0, closefd=False) as file:
-                for line in lines_of(file):
-                    if (node := _node(line.raw, line.offset)) is not None:
-                        self.nodes.append(node)
-                self.size = file.tell()
+        with self.opened() as file:
+            self._identity, _ = _identify(file)
+            for line in lines_of(file):
+                if (node := _node(line.raw, line.offset)) is not None:
+                    self.nodes.append(node)
+            self.size = file.tell()
         self.links: Links = Links(self.nodes)
 
-    @staticmethod
-    def _identify(descriptor: int) -> tuple[int, int]:
-        status = os.fstat(descriptor)
-        return status.st_dev, status.st_ino
-
     @contextmanager
-    def opened(self) -> Iterator[int]:
+    def opened(self) -> Iterator[BinaryIO]:
         """Open the file, and close it after the block."""
         try:
-            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            with self._files.open() as file:
+                yield file
         except FileNotFoundError:
             raise SessionNotFoundError.on_disk(self.session_id, str(self.path.parent)) from None
         except OSError as error:
             raise TranscriptError(f"{escape_terminal(str(self.path))} could not be read: {error}.") from None
-        try:
-            yield descriptor
-        except OSError as error:
-            raise TranscriptError(f"{escape_terminal(str(self.path))} could not be read: {error}.") from None
-        finally:
-            os.close(descriptor)
 
     def entries(self) -> Iterator[Entry]:
         """Yield all entries that the file has now."""
-        with self.opened() as descriptor, open(descriptor, "rb", buffering=0, closefd=False) as file:
+        with self.opened() as file:
             for line in lines_of(file):
                 entry = decode_entry(line.raw, line.offset)
                 if entry is not None:
@@ -264,8 +307,9 @@ class _Source:
     def lines(self, nodes: Iterator[Node]) -> Iterator[tuple[Node, bytes]]:
         """Yield entries with their lines."""
         buffer, start = b"", 0
-        with self.opened() as descriptor:
-            if self._identify(descriptor) != self._identity or os.fstat(descriptor).st_size < self.size:
+        with self.opened() as file:
+            identity, size = _identify(file)
+            if identity != self._identity or size < self.size:
                 raise TranscriptError(
                     f"{escape_terminal(str(self.path))} was replaced after it was opened. Call `read` again for its present content."
                 )
@@ -273,12 +317,19 @@ class _Source:
                 at = node.offset - start
                 if at < 0 or at + node.length > len(buffer):
                     start, at = node.offset, 0
-                    buffer = os.pread(descriptor, max(node.length, READ_BYTES), start)
-                    while len(buffer) < node.length and (
-                        more := os.pread(descriptor, node.length, start + len(buffer))
-                    ):
+                    file.seek(start)
+                    buffer = file.read(max(node.length, READ_BYTES))
+                    while len(buffer) < node.length and (more := file.read(node.length)):
                         buffer += more
                 yield node, buffer[at : at + node.length]
+
+
+def _identify(file: BinaryIO) -> tuple[object, int]:
+    """Return the identity of a file, and its size."""
+    if isinstance(file, BytesIO):
+        return None, file.getbuffer().nbytes
+    status = os.fstat(file.fileno())
+    return (status.st_dev, status.st_ino), status.st_size
 
 
 class _Names(msgspec.Struct, gc=False, rename="camel"):
@@ -517,11 +568,11 @@ class Subagent(_Conversation):
 
     def __init__(self, files: SubagentFiles, session_id: str) -> None:
         self.agent_id: str = files.agent_id
-        self.meta: dict[str, Any] = meta_of(files.meta_path)
+        self.meta: dict[str, Any] = meta_of(files)
         self.agent_type: str | None = self._named("agentType")
         self.tool_use_id: str | None = self._named("toolUseId")
         self.parent_agent_id: str | None = self._named("parentAgentId")
-        source = _Source(files.path, session_id)
+        source = _Source(files, session_id)
         super().__init__(source, source.links.current_leaf(subagent=True), self.tool_use_id, subagent=True)
 
     def _named(self, name: str) -> str | None:
@@ -538,7 +589,7 @@ class Subagent(_Conversation):
 
 
 class Transcript(_Conversation):
-    """A conversation on the disk, as it was when it was opened. `read` makes it.
+    """A conversation on the disk or in a store, as it was when it was opened. `read` makes it.
 
     Attributes:
         session_id: the session.
@@ -548,7 +599,7 @@ class Transcript(_Conversation):
     def __init__(self, files: SessionFiles, *, leaf: str | None = None) -> None:
         self.session_id: str = files.session_id
         self.files: SessionFiles = files
-        source = _Source(files.path, files.session_id)
+        source = _Source(files, files.session_id)
         end = source.links.current_leaf() if leaf is None else source.links.by_uuid.get(leaf)
         if leaf is not None and end is None:
             raise TranscriptError(

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from hackamore.runtime.log import Log
     from hackamore.tools import ToolCallPlan
 
-__all__ = ["Callee", "Found", "Job", "JobParts", "JobState", "Jobs", "RpcCall", "SessionParts"]
-
 CANCELLED = CallbackEnd("cancelled", None, "")
 
 

@@ -26,12 +26,7 @@ from hackamore.hooks import HookContext
 from hackamore.hooks.inputs import decode_hook_input, decode_hook_request
 from hackamore.hooks.outputs import encode_hook_output, fail_output
 from hackamore.options.observing import CallbackCall
-from hackamore.permissions import (
-    PermissionRequestError,
-    decode_permission_request,
-    deny,
-    encode_permission_result,
-)
+from hackamore.permissions import PermissionRequestError, decode_permission_request, deny, encode_permission_result
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

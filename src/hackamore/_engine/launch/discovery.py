@@ -25,15 +25,7 @@ from hackamore.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = [
-    "FoundCLI",
-    "MINIMUM_ONE_SHOT",
-    "MINIMUM_SESSION",
-    "VersionCache",
-    "VersionFailure",
-    "check",
-    "find_cli",
-]
+__all__ = ["FoundCLI", "MINIMUM_ONE_SHOT", "MINIMUM_SESSION", "VersionCache", "VersionFailure", "check", "find_cli"]
 
 SCRIPT_SUFFIXES = (".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".tsx", ".jsx")
 """A CLI with one of these names is run by a JavaScript runtime and need not be executable itself."""

@@ -340,11 +340,7 @@ OPERATIONS: Mapping[str, tuple[ControlRow, ...]] = {
             result=results.SettingsReport,
             shows="effective sources errors",
         ),
-        _op(
-            "apply_flag_settings",
-            "Merge into the settings of the command line, for this session.",
-            _SETTINGS,
-        ),
+        _op("apply_flag_settings", "Merge into the settings of the command line, for this session.", _SETTINGS),
         _op(
             "update_settings",
             "Write to a settings file.",

@@ -26,11 +26,7 @@ class SessionLog(Log):
 
     def ids(self) -> dict[str, Any]:
         turns = self._turns.current_ids
-        return {
-            "session_id": self._state.session_id,
-            "turn_id": turns[0] if turns else None,
-            "pid": self.pid(),
-        }
+        return {"session_id": self._state.session_id, "turn_id": turns[0] if turns else None, "pid": self.pid()}
 
 
 def _unknown() -> None:

@@ -101,12 +101,7 @@ class SessionCore(Generic[A]):
         post: runs a function where the core may be touched, soon; safe from any thread.
     """
 
-    def __init__(
-        self,
-        options: Options | None,
-        post: Callable[[Callable[[], None]], None],
-        audience: type[A],
-    ) -> None:
+    def __init__(self, options: Options | None, post: Callable[[Callable[[], None]], None], audience: type[A]) -> None:
         if options is not None and not isinstance(options, Options):
             raise TypeError(f"`options` must be a hackamore.Options, not {type(options).__name__}")
         self.created_at: str = _place_of_caller()

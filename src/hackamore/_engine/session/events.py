@@ -11,19 +11,6 @@ from hackamore.errors import HackamoreError, StreamWarning  # noqa: TC001
 from hackamore.messages.results import ServerInfo  # noqa: TC001
 from hackamore.messages.system import BackgroundTask  # noqa: TC001
 
-__all__ = [
-    "ActivityChanged",
-    "BackgroundTasksChanged",
-    "SessionCompleted",
-    "SessionEvent",
-    "SessionFailed",
-    "SessionStarted",
-    "SessionStopped",
-    "TurnCompleted",
-    "TurnStarted",
-    "WarningRaised",
-]
-
 
 class SessionEvent(msgspec.Struct, frozen=True, eq=False):
     """The base of what `session.events()` gives."""

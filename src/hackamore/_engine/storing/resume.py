@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from hackamore._engine.launch.plan import build_environment
-from hackamore.errors import SessionNotFoundError, StoreError, StreamWarning, escape_terminal
-from hackamore.options.stores import implements
+from hackamore.errors import SessionNotFoundError, StreamWarning, escape_terminal
+from hackamore.options.stores import encoded, entries_of, implements, unusable
 from hackamore.storage.places import is_session_id, locate, project_key
 
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from hackamore.options.options import Options
     from hackamore.options.stores import StoreKey
-
-__all__ = ["Private", "Step", "materialise", "resume_steps", "safe_subpath", "wants_store"]
 
 _COPIED = (".credentials.json", "settings.json", "settings.local.json", ".claude.json")
 """Files of the user's configuration that the private folder has a copy of, since the CLI writes to them."""
@@ -51,8 +49,6 @@ _METADATA = "agent_metadata"
 _METADATA_FILE = ".meta.json"
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,199}")
 _DEEPEST = 8  # those of the CLI have two parts: `subagents/agent-<id>`
-
-_encode = msgspec.json.encode
 
 
 class Step(NamedTuple):
@@ -133,26 +129,26 @@ def load_steps(
     Return the place of the session, and its entries: "" for the main transcript, subpaths for the others.
     """
     key: StoreKey = {"project_key": here, "session_id": session_id}
-    entries = _entries((yield Step(store.load, (key,), "load")), "load", session_id)
+    entries = entries_of((yield Step(store.load, (key,), "load")), "load", session_id)
     if not entries and implements(store, "find_session"):  # an optional method
         found = yield Step(store.find_session, (session_id,), "find_session")
         if found:  # it was in another working directory, or on another host
             try:
                 key = {"project_key": str(found[0]["project_key"]), "session_id": session_id}
             except (TypeError, LookupError):
-                raise _unusable("find_session", "it did not return a list of keys.", session_id) from None
-            entries = _entries((yield Step(store.load, (key,), "load")), "load", session_id)
+                raise unusable("find_session", "it did not return a list of keys.", session_id) from None
+            entries = entries_of((yield Step(store.load, (key,), "load")), "load", session_id)
     parts: dict[str, list[Any]] = {"": entries}
     if entries and implements(store, "list_subkeys"):
         subpaths = (yield Step(store.list_subkeys, (key,), "list_subkeys")) or ()
         if not isinstance(subpaths, (list, tuple, set, frozenset)):
-            raise _unusable("list_subkeys", f"it returned a {type(subpaths).__name__}, and not a list.", session_id)
+            raise unusable("list_subkeys", f"it returned a {type(subpaths).__name__}, and not a list.", session_id)
         for subpath in subpaths:
             if not isinstance(subpath, str) or not safe_subpath(subpath):
                 warnings.append(_left_out(subpath, session_id))
                 continue
             part: StoreKey = {**key, "subpath": subpath}
-            parts[subpath] = _entries((yield Step(store.load, (part,), "load")), "load", session_id)
+            parts[subpath] = entries_of((yield Step(store.load, (part,), "load")), "load", session_id)
     return key, parts
 
 
@@ -165,34 +161,6 @@ def _latest(listed: object) -> str | None:
         and is_session_id(str(each.get("session_id")))
     ]
     return max(found)[1] if found else None
-
-
-def _entries(loaded: object, operation: str, session_id: str) -> list[Any]:
-    """Return what a store loaded, each entry once; raise `StoreError` if it is not a list of entries."""
-    if loaded is None:
-        return []
-    if not isinstance(loaded, (list, tuple)):
-        what = type(loaded).__name__
-        raise _unusable(operation, f"it returned a {what}, and not a list of entries or None.", session_id)
-    known: set[str] = set()
-    entries = []
-    for entry in loaded:
-        if not isinstance(entry, dict):
-            raise _unusable(operation, f"an entry is a {type(entry).__name__}, and not a dict.", session_id)
-        uuid = entry.get("uuid")
-        if isinstance(uuid, str):
-            if uuid in known:  # appended twice: stores take entries at least once
-                continue
-            known.add(uuid)
-        entries.append(entry)
-    return entries
-
-
-def _unusable(operation: str, message: str, session_id: str) -> StoreError:
-    """Return the error for something that a store returns each time."""
-    error = StoreError(operation, message, session_id)
-    error.retryable = False
-    return error
 
 
 def missing_entries(stored: Iterable[Any], on_disk: Iterable[Any]) -> tuple[list[Any], int]:
@@ -313,17 +281,9 @@ def write_parts(folder: str, project: str, session_id: str, parts: dict[str, lis
         metadata = [entry for entry in entries if entry.get("type") == _METADATA] if subpath else []
         if metadata:
             last = {name: value for name, value in metadata[-1].items() if name != "type"}
-            _write(path.with_suffix(_METADATA_FILE), [_encoded(last, session_id)])
+            _write(path.with_suffix(_METADATA_FILE), [encoded(last, session_id)])
         lines = (entry for entry in entries if not (metadata and entry.get("type") == _METADATA))
-        _write(path, (_encoded(entry, session_id) + b"\n" for entry in lines))
-
-
-def _encoded(entry: Any, session_id: str) -> bytes:
-    try:
-        return _encode(entry)
-    except (TypeError, ValueError, RecursionError) as error:
-        message = f"an entry cannot be written as JSON: {type(error).__name__}: {escape_terminal(str(error), 300)}."
-        raise _unusable("load", message, session_id) from error
+        _write(path, (encoded(entry, session_id) + b"\n" for entry in lines))
 
 
 def _give(folder: str, user: str | int) -> None:

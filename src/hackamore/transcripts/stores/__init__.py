@@ -37,21 +37,13 @@ __all__ = [
     "implements",
 ]
 
-_PLACES = {
-    "MemoryStore": "memory",
-    "PostgresStore": "postgres",
-    "RedisStore": "redis",
-    "S3Store": "s3",
-    "SQLiteStore": "sqlite",
-}
-
 
 def __getattr__(name: str) -> object:
-    if name not in _PLACES:
+    if not name.endswith("Store") or name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+    return getattr(import_module(f"{__name__}.{name.removesuffix('Store').lower()}"), name)
 
 
 def __dir__() -> list[str]:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from hackamore.options.stores import StoreKey, StoreListEntry
 
-__all__ = ["Adapter", "Batch", "Place", "Positions", "Tables", "in_thread", "milliseconds", "missing_extra", "place_of"]
-
 T = TypeVar("T")
 Place = tuple[str, str, str]
 """Project, session, part; the part is "" for the main transcript."""

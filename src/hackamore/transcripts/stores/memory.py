@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from hackamore.transcripts.listing import fold_summary
 from hackamore.transcripts.stores.keys import Batch, milliseconds, place_of
 
 if TYPE_CHECKING:
-    from hackamore.options.stores import StoreKey, StoreListEntry
+    from hackamore.options.stores import StoreKey, StoreListEntry, StoreSummary
     from hackamore.transcripts.stores.keys import Place
-
-__all__ = ["MemoryStore"]
 
 _decode = msgspec.json.Decoder().decode
 
@@ -34,6 +33,8 @@ class MemoryStore:
         self._entries: dict[Place, list[bytes]] = {}
         self._uuids: dict[Place, set[str]] = {}
         self._times: dict[Place, int] = {}
+        self._summaries: dict[Place, StoreSummary] = {}
+        self._last = 0
 
     async def append(self, key: StoreKey, entries: list[Any]) -> None:
         """Add entries to the end of a transcript; entries with a known `uuid` are left out.
@@ -47,12 +48,14 @@ class MemoryStore:
         place, batch = place_of(key), Batch(entries)
         with self._lock:
             kept, known = self._entries.setdefault(place, []), self._uuids.setdefault(place, set())
+            self._last = self._times[place] = max(milliseconds(), self._last + 1)  # no two appends have the same time
             for uuid, raw in batch.entries:
                 if uuid is None or uuid not in known:
                     kept.append(raw)
                 if uuid is not None:
                     known.add(uuid)
-            self._times[place] = max(milliseconds(), self._times.get(place, 0))
+            if not place[2]:
+                self._summaries[place] = fold_summary(self._summaries.get(place), key, entries)
 
     async def load(self, key: StoreKey) -> list[Any] | None:
         """Return the entries of a transcript in order; None if there are none."""
@@ -75,6 +78,12 @@ class MemoryStore:
                 if project == project_key and not part
             ]
 
+    async def list_session_summaries(self, project_key: str) -> list[StoreSummary]:
+        """Return the summaries of the sessions of a project."""
+        with self._lock:
+            found = [(self._times[place], each) for place, each in self._summaries.items() if place[0] == project_key]
+        return [{**each, "mtime": mtime} for mtime, each in found]
+
     async def list_subkeys(self, key: StoreKey) -> list[str]:
         """Return the names of the parts of a session."""
         place = place_of(key)
@@ -86,7 +95,7 @@ class MemoryStore:
         place = place_of(key)
         with self._lock:
             for each in [each for each in self._entries if each[:2] == place[:2] and place[2] in ("", each[2])]:
-                for kept in (self._entries, self._uuids, self._times):
+                for kept in (self._entries, self._uuids, self._times, self._summaries):
                     kept.pop(each, None)
 
     async def find_session(self, session_id: str) -> list[StoreKey]:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from hackamore.transcripts.stores.keys import Place
 
-__all__ = ["PostgresStore"]
-
 _decode = msgspec.json.Decoder().decode
 
 _SCHEMA = """

@@ -13,8 +13,6 @@ from hackamore.transcripts.stores.keys import Adapter, Batch, Positions, millise
 if TYPE_CHECKING:
     from hackamore.transcripts.stores.keys import Place
 
-__all__ = ["RedisStore"]
-
 _decode = msgspec.json.Decoder().decode
 _PAGE = 1_000
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from hackamore.transcripts.stores.keys import Place
 
-__all__ = ["S3Store"]
-
 _decode_lines = msgspec.json.Decoder().decode_lines
 _MAIN = "_"
 """The folder of the main transcript: a quoted name of a part is never this alone."""

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from hackamore.transcripts.stores.keys import Place
 
-__all__ = ["SQLiteStore"]
-
 T = TypeVar("T")
 _decode_lines = msgspec.json.Decoder().decode_lines
 

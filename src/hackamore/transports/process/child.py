@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 
     from hackamore._engine.launch.plan import LaunchPlan
 
-__all__ = ["Child", "ChildProcess", "InputPipe", "Poller", "READ_BYTES", "widen"]
-
 READ_BYTES = 262_144
 
 

@@ -10,8 +10,6 @@ from hackamore.storage.holders import identity_in, runs
 from hackamore.transports.process import processes
 from hackamore.transports.process.watchdog_main import end
 
-__all__ = ["end_orphan"]
-
 WAIT_SECONDS = 5.0
 """How long a CLI without its host may take to end by itself, or by the watchdog."""
 _POLL_SECONDS = 0.05

@@ -13,8 +13,6 @@ import os
 import signal
 import sys
 
-__all__ = ["CHILD_ID_VARIABLE", "Identity", "descendants", "identity", "kill_identity", "marked_with"]
-
 CHILD_ID_VARIABLE = "HACKAMORE_CHILD_ID"
 ON_LINUX = sys.platform.startswith("linux")
 

@@ -29,8 +29,6 @@ from hackamore.transports.process.watchdog import watchdog
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-__all__ = ["EXIT_SECONDS", "LINGER_SECONDS", "Drain", "Mortal", "Reaper", "reaper", "stop_sequence"]
-
 REAP_SECONDS = 5.0
 """After SIGKILL the kernel needs moments; a process in an uninterruptible wait may need longer, and cannot be helped."""
 

@@ -23,9 +23,6 @@ from hackamore.transports.process.reaper import reaper
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["LineCallback", "StderrDrain"]
-
-
 _READ_BYTES = 65_536
 _LONGEST_LINE = 65_536
 """A line for the callback is cut here: a child that never ends a line must not fill the memory."""

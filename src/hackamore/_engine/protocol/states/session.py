@@ -213,10 +213,7 @@ INPUT: dict[tuple[Half, HalfTrigger], Half] = {
 }
 """The writing of this side."""
 
-OUTPUT: dict[tuple[Half, HalfTrigger], Half] = {
-    (_F.OPEN, _FH.CLOSED): _F.CLOSED,
-    (_F.CLOSED, _FH.CLOSED): _F.CLOSED,
-}
+OUTPUT: dict[tuple[Half, HalfTrigger], Half] = {(_F.OPEN, _FH.CLOSED): _F.CLOSED, (_F.CLOSED, _FH.CLOSED): _F.CLOSED}
 """The reading of this side."""
 
 

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import time
-from dataclasses import dataclass
-from datetime import datetime
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
 
+from hackamore import transcripts
 from hackamore.compat.claude_agent_sdk._shapes import (
     ClaudeAgentOptions,
     SDKSessionInfo,
     SessionKey,
-    SessionStore,
     SessionSummaryEntry,
 )
-
-
-def _store_implements(store: Any, method: str) -> bool:
-    """Return whether a store has a method of its own: that of the protocol only raises."""
-    own = getattr(type(store), method, None)
-    return getattr(store, method, None) is not None and own is not getattr(SessionStore, method, None)
+from hackamore.transcripts.stores import implements as _store_implements
 
 
 def validate_session_store_options(options: ClaudeAgentOptions) -> None:
@@ -33,107 +27,35 @@ def validate_session_store_options(options: ClaudeAgentOptions) -> None:
     if options.continue_conversation and options.resume is None and not _store_implements(store, "list_sessions"):
         raise ValueError("continue_conversation needs a session_store with list_sessions(); or set `resume`")
     if options.enable_file_checkpointing:
-        raise ValueError(
-            "session_store excludes enable_file_checkpointing: copies of files stay on the disk of this host"
-        )
-
-
-_LAST_COUNTS = {
-    "customTitle": "custom_title",
-    "aiTitle": "ai_title",
-    "lastPrompt": "last_prompt",
-    "summary": "summary_hint",
-    "gitBranch": "git_branch",
-}
-"""Fields of entries whose last value counts, and their names in the summary."""
-_NOT_TYPED = re.compile(
-    r"<local-command-stdout>|<session-start-hook>|<tick>|<goal>|\[Request interrupted by user[^\]]*\]|"
-    r"\s*<(ide_opened_file|ide_selection)>.*</\1>\s*$",
-    re.DOTALL,
-)
-"""The beginnings of texts that no user typed."""
-_COMMAND = re.compile(r"<command-name>(.*?)</command-name>")
-_PROMPT_LENGTH = 200
-
-
-def _time_of(entry: dict[str, Any]) -> int | None:
-    try:
-        return int(datetime.fromisoformat(entry["timestamp"]).timestamp() * 1000)
-    except (KeyError, TypeError, ValueError):
-        return None
-
-
-def last_time(entries: list[Any]) -> int:
-    return _time_of(entries[-1]) or int(time.time() * 1000)
-
-
-def _prompt_texts(entry: dict[str, Any]) -> list[str]:
-    message = entry.get("message")
-    if entry.get("type") != "user" or entry.get("isMeta") is True or entry.get("isCompactSummary") is True:
-        return []
-    content = message.get("content") if isinstance(message, dict) else None
-    if isinstance(content, str):
-        return [content]
-    blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
-    if any(block.get("type") == "tool_result" for block in blocks):
-        return []
-    return [block["text"] for block in blocks if block.get("type") == "text" and isinstance(block.get("text"), str)]
-
-
-def _fold_prompt(data: dict[str, Any], entry: dict[str, Any]) -> None:
-    for raw in _prompt_texts(entry):
-        text = raw.replace("\n", " ").strip()
-        command = _COMMAND.search(text)
-        if command is not None:
-            data["command_fallback"] = data.get("command_fallback") or command[1]
-        elif text and not _NOT_TYPED.match(text):
-            cut = text if len(text) <= _PROMPT_LENGTH else f"{text[:_PROMPT_LENGTH].rstrip()}\u2026"
-            data.update(first_prompt=cut, first_prompt_locked=True)
-            return
+        raise ValueError("session_store excludes enable_file_checkpointing: copies of files stay on this host")
 
 
 def fold_session_summary(prev: SessionSummaryEntry | None, key: SessionKey, entries: list[Any]) -> SessionSummaryEntry:
-    """Return the summary after further entries; the store sets `mtime`."""
-    data: dict[str, Any] = dict(prev["data"]) if prev is not None else {}
-    for entry in entries:
-        data.setdefault("is_sidechain", entry.get("isSidechain") is True)
-        if "created_at" not in data and (moment := _time_of(entry)) is not None:
-            data["created_at"] = moment
-        if "cwd" not in data and isinstance(entry.get("cwd"), str) and entry["cwd"]:
-            data["cwd"] = entry["cwd"]
-        if not data.get("first_prompt_locked"):
-            _fold_prompt(data, entry)
-        data.update({name: entry[wire] for wire, name in _LAST_COUNTS.items() if isinstance(entry.get(wire), str)})
-        if entry.get("type") == "tag":
-            data["tag"] = entry.get("tag")
-            if not isinstance(data["tag"], str) or not data["tag"]:
-                del data["tag"]
-    session_id = key["session_id"] if prev is None else prev["session_id"]
-    return {"session_id": session_id, "mtime": 0 if prev is None else prev["mtime"], "data": data}
+    return transcripts.fold_summary(prev, key, entries)
 
 
 def summary_entry_to_sdk_info(entry: SessionSummaryEntry, project_path: str | None) -> SDKSessionInfo | None:
     """Return what a list shows of a summary; None for a subagent's, and for one without any text."""
-    data = entry["data"]
-    prompt = (data.get("first_prompt") if data.get("first_prompt_locked") else data.get("command_fallback")) or None
-    title = data.get("custom_title") or data.get("ai_title") or None
-    summary = title or data.get("last_prompt") or data.get("summary_hint") or prompt
-    if data.get("is_sidechain") or not summary:
-        return None
+    store: Any = SimpleNamespace(list_session_summaries=lambda _: [entry])
+    found = transcripts.list(project_path or ".", store=store)
+    return replace(shown(found[0]), cwd=entry["data"].get("cwd") or project_path) if found else None
+
+
+def shown(found: transcripts.TranscriptInfo, project: str | None = None) -> SDKSessionInfo:
     return SDKSessionInfo(
-        session_id=entry["session_id"],
-        summary=summary,
-        last_modified=entry["mtime"],
-        custom_title=title,
-        first_prompt=prompt,
-        git_branch=data.get("git_branch") or None,
-        cwd=data.get("cwd") or project_path or None,
-        tag=data.get("tag") or None,
-        created_at=data.get("created_at"),
+        session_id=found.session_id,
+        summary=found.title,
+        last_modified=int(found.modified.timestamp() * 1000),
+        file_size=found.bytes or None,
+        custom_title=found.title if found.title_source in ("custom", "ai") else None,
+        first_prompt=found.first_prompt,
+        git_branch=found.git_branch,
+        cwd=found.cwd or project,
+        tag=found.tag,
+        created_at=None if found.created is None else int(found.created.timestamp() * 1000),
     )
 
 
-LITE_READ_BUF_SIZE = 65_536
 MAX_SANITIZED_LENGTH = 200
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -160,67 +82,45 @@ def _sanitize_path(path: str) -> str:
     return plain if len(plain) <= MAX_SANITIZED_LENGTH else f"{plain[:MAX_SANITIZED_LENGTH]}-{_simple_hash(path)}"
 
 
-def _values(text: str, key: str) -> list[str]:
-    found = []
-    for raw in re.findall(rf'"{re.escape(key)}": ?"((?:[^"\\]|\\.)*)"', text, re.DOTALL):
-        try:
-            found.append(json.loads(f'"{raw}"'))
-        except ValueError:
-            found.append(raw)
-    return found
-
-
-def _extract_json_string_field(text: str, key: str) -> str | None:
-    return next(iter(_values(text, key)), None)
+def _extract_json_string_field(text: str, key: str, which: int = 0) -> str | None:
+    raw = re.findall(rf'"{re.escape(key)}": ?"((?:[^"\\]|\\.)*)"', text, re.DOTALL)[which:][:1]
+    try:
+        return cast("str", json.loads(f'"{raw[0]}"')) if raw else None
+    except ValueError:
+        return cast("str", raw[0])
 
 
 def _extract_last_json_string_field(text: str, key: str) -> str | None:
-    return next(reversed(_values(text, key)), None)
+    return _extract_json_string_field(text, key, -1)
 
 
-def _lines(text: str) -> list[Any]:
-    found = []
+def _folded(session_id: str, text: str) -> SessionSummaryEntry:
+    entries = []
     for line in text.split("\n"):
-        try:
-            entry = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(entry, dict):
-            found.append(entry)
-    return found
+        with suppress(ValueError, RecursionError):
+            entries.append(json.loads(line))
+    key: SessionKey = {"project_key": "", "session_id": session_id}
+    return fold_session_summary(None, key, [each for each in entries if isinstance(each, dict)])
 
 
 def _extract_first_prompt_from_head(head: str) -> str:
-    data = fold_session_summary(None, {"project_key": "", "session_id": ""}, _lines(head))["data"]
+    data = _folded("", head)["data"]
     return data.get("first_prompt") or data.get("command_fallback") or ""
 
 
-@dataclass
-class _LiteSessionFile:
-    """The beginning and the end of a file."""
-
+class _LiteSessionFile(NamedTuple):
+    text: str
     mtime: int
-    size: int
-    head: str
-    tail: str
 
 
-def _lite(content: bytes, mtime: int, size: int) -> _LiteSessionFile:
-    head, tail = content[:LITE_READ_BUF_SIZE], content[-LITE_READ_BUF_SIZE:]
-    return _LiteSessionFile(mtime, size, head.decode(errors="replace"), tail.decode(errors="replace"))
+_jsonl_to_lite = _LiteSessionFile
 
 
 def _read_session_lite(file_path: Path) -> _LiteSessionFile | None:
-    try:
-        content, status = Path(file_path).read_bytes(), os.stat(file_path)
-    except OSError:
-        return None
-    return _lite(content, int(status.st_mtime * 1000), status.st_size) if content else None
-
-
-def _jsonl_to_lite(jsonl: str, mtime: int) -> _LiteSessionFile:
-    content = jsonl.encode()
-    return _lite(content, mtime, len(content))
+    with suppress(OSError):
+        text, mtime = Path(file_path).read_text(encoding="utf-8", errors="replace"), Path(file_path).stat().st_mtime
+        return _LiteSessionFile(text, int(mtime * 1000)) if text else None
+    return None
 
 
 def _entries_to_jsonl(entries: list[Any]) -> str:
@@ -231,9 +131,6 @@ def _entries_to_jsonl(entries: list[Any]) -> str:
 def _parse_session_info_from_lite(
     session_id: str, lite: _LiteSessionFile, project_path: str | None = None
 ) -> SDKSessionInfo | None:
-    entries = _lines(lite.head) + (_lines(lite.tail) if lite.tail != lite.head else [])
-    folded = fold_session_summary(None, {"project_key": "", "session_id": session_id}, entries)
-    info = summary_entry_to_sdk_info({**folded, "mtime": lite.mtime}, project_path)
-    if info is not None:
-        info.file_size = lite.size
-    return info
+    summary: SessionSummaryEntry = {**_folded(session_id, lite.text), "mtime": lite.mtime}
+    info = summary_entry_to_sdk_info(summary, project_path)
+    return info and replace(info, file_size=len(lite.text.encode()))

@@ -23,11 +23,9 @@ _INITIALIZE = (
 )
 # For people at a terminal, for remote use, other spellings, or better said by another option.
 _FLAGS = (
-    "--agents --allowed-tools --autocompact --ax-screen-reader --background --bare --bg --brief --chrome --cloud "
-    "--dangerously-skip-permissions --desktop --disable-slash-commands --disallowed-tools --environment "
-    "--exclude-dynamic-system-prompt-sections --file --from-pr --help --ide --name --no-chrome --plugin-url --remote-control "
-    "--remote-control-session-name-prefix --replay-user-messages --restricted --safe-mode --system-prompt-snapshot --teleport "
-    "--tmux --version --worktree"
+    "--agents --allowed-tools --ax-screen-reader --background --bg --cloud --dangerously-skip-permissions --desktop --disallowed-tools "
+    "--environment --exclude-dynamic-system-prompt-sections --file --from-pr --help --ide --remote-control "
+    "--remote-control-session-name-prefix --system-prompt-snapshot --teleport --tmux --version"
 )
 
 FIELDS = frozenset(_FIELDS.split())

@@ -119,13 +119,13 @@ def entries_of(loaded: object, operation: str, session_id: str) -> list[Any]:
     return entries
 
 
-def encoded(entry: Any, session_id: str) -> bytes:
-    """Return an entry of a store as the line of a file, without the line end; raise `StoreError` if it is not JSON."""
+def encoded(entry: Any, session_id: str, *, halves: bool = False) -> bytes:
+    """Return an entry as a line without its end; raise `StoreError` if it is not JSON, or has half a character and not `halves`."""
     try:
         return msgspec.json.encode(entry)
-    except UnicodeEncodeError:  # half a character
-        return json.dumps(entry, separators=(",", ":")).encode()
     except (TypeError, ValueError, RecursionError) as error:
+        if halves and isinstance(error, UnicodeEncodeError):
+            return json.dumps(entry, separators=(",", ":")).encode()
         message = f"an entry cannot be written as JSON: {type(error).__name__}: {escape_terminal(str(error), 300)}."
         raise unusable("load", message, session_id) from error
 

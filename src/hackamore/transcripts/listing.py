@@ -474,8 +474,8 @@ class _Window:
         if decoded is not None:
             value = getattr(decoded, name)
             return value if isinstance(value, str) and (name != "tag" or decoded.type == "tag") else None
-        if name == "tag":  # arguments of tools have this name also
-            return None
+        if name == "tag" and not self.data.startswith(b'{"type":"tag"', start):
+            return None  # arguments of tools have this name also
         found = _loose[name].match(self.data, at)
         try:
             return _text(found[1]) if found is not None else None
@@ -632,7 +632,7 @@ def fold_summary(previous: StoreSummary | None, key: StoreKey, entries: Sequence
         if isinstance(entry.get("cwd"), str) and entry["cwd"]:
             data.setdefault("cwd", entry["cwd"])
         if entry.get("type") == "user" and not data.get("first_prompt_locked"):
-            prompt, command = _first_prompt([encoded(entry, key["session_id"])])
+            prompt, command = _first_prompt([encoded(entry, key["session_id"], halves=True)])
             if prompt:
                 data.update(first_prompt=prompt, first_prompt_locked=True)
             elif command:

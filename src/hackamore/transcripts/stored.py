@@ -51,10 +51,9 @@ async def ask(store: SessionStore, operation: str, *arguments: Any, session_id: 
     if not implements(store, operation):
         raise unusable(operation, f"{type(store).__name__} has no such method. Add it to the store.", session_id)
     function = getattr(store, operation)
+    call = function if inspect.iscoroutinefunction(function) else partial(in_thread, function)
     try:
-        found = await (
-            function(*arguments) if inspect.iscoroutinefunction(function) else in_thread(function, *arguments)
-        )
+        found = await call(*arguments)
         return await found if inspect.isawaitable(found) else found
     except StoreError:  # the store says more, such as a conflict
         raise
@@ -104,7 +103,7 @@ class Stored:
     def content(self) -> bytes:
         """The lines of the file."""
         kept = (each for each in self.entries if each.get("type") != METADATA)
-        return b"".join(encoded(each, self.key["session_id"]) + b"\n" for each in kept)
+        return b"".join(encoded(each, self.key["session_id"], halves=True) + b"\n" for each in kept)
 
     @cached_property
     def entries(self) -> list[Any]:

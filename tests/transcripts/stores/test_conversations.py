@@ -400,6 +400,25 @@ def test_a_copy_leaves_out_damaged_lines_and_ends_appends_at_a_size(tmp_path: Pa
         copy(some_id(3), store, config_dir=tmp_path / "config")
 
 
+def test_half_a_character_in_a_store_reads_as_in_a_file(tmp_path: Path) -> None:
+    writer = Writer(cwd=str(tmp_path))
+    writer.user("whole")
+    entry = json.loads(writer.lines[0]) | {"uuid": some_id(1), "parentUuid": writer.last}
+    entry["message"] = {"role": "user", "content": "half \ud83d"}
+    writer.lines.append(json.dumps(entry, separators=(",", ":")))
+    writer.save(tmp_path / "config")
+
+    class Halves(Counting):
+        async def load(self, key: StoreKey) -> list[Any] | None:
+            return [json.loads(line) for line in writer.lines]
+
+    key: StoreKey = {"project_key": transcripts.project_key(tmp_path), "session_id": writer.session_id}
+    file = transcripts.read(writer.session_id, config_dir=tmp_path / "config")
+    copy = transcripts.read(writer.session_id, project=tmp_path, store=Halves())
+    assert [each.raw for each in copy.messages] == [each.raw for each in file.messages]
+    assert transcripts.fold_summary(None, key, [entry])["session_id"] == writer.session_id
+
+
 def test_the_times_of_a_conversation_in_a_store_are_those_of_its_entries(talk: Talk) -> None:
     store = MemoryStore()
     transcripts.copy_to_store(talk.session_id, store, config_dir=talk.config)

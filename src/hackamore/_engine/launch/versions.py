@@ -88,6 +88,7 @@ class FirstSeen(NamedTuple):
 
 _SEEN = """
 --session-id --settings --strict-mcp-config --system-prompt-file: 1.0.33 1.0.61
+--replay-user-messages: 1.0.33 2.0.0
 --fork-session --include-partial-messages --resume-session-at --setting-sources: 1.0.100 2.0.0
 --max-thinking-tokens: 2.0.0 2.0.12
 --allow-dangerously-skip-permissions --plugin-dir: 2.0.20 2.0.27
@@ -100,6 +101,8 @@ _SEEN = """
 --exclude-dynamic-system-prompt-sections --include-hook-events --task-budget --thinking-display: 2.1.70 2.1.112
 --await-initialize --forward-subagent-text --managed-settings --permission-prompts --plugin-dir-no-mcp: 2.1.112 2.1.328
 --project-config-root --prompt-suggestions --resume-drops-turn --system-prompt-snapshot: 2.1.112 2.1.328
+--append-system-prompt-file --autocompact --bare --brief --chrome --disable-slash-commands --name --no-chrome: 2.0.0 2.1.328
+--plugin-url --restricted --safe-mode --worktree: 2.0.0 2.1.328
 """
 
 

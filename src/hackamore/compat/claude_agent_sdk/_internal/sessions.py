@@ -53,7 +53,8 @@ def _get_projects_dir(env_override: dict[str, str] | None = None) -> Path:
     return Path(override or Path.home() / ".claude") / "projects"
 
 
-project_key_for_directory = transcripts.project_key
+def project_key_for_directory(directory: str | Path | None = None) -> str:
+    return transcripts.project_key(directory)
 
 
 def _limits(limit: int | None, offset: int) -> dict[str, Any]:

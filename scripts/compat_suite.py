@@ -38,7 +38,7 @@ import hackamore.compat
 del sys.modules["claude_agent_sdk"]
 hackamore.compat.install()
 """
-DIFFERENCES = PROJECT / "tests" / "compat" / "differences.toml"
+DIFFERENCES = PROJECT / "src" / "hackamore" / "compat" / "differences.toml"
 
 KINDS = {
     "A": "public names",

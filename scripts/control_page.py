@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import generated_parts
 
-from hackamore._engine.protocol.control_table import OPERATIONS
+from hackamore._engine.protocol.control_rows import OPERATIONS
 from hackamore.messages.results import ControlResult
 
 if TYPE_CHECKING:

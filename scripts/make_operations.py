@@ -1,24 +1,43 @@
-"""Write `src/hackamore/aio/operations.py` from the control table, or compare it (`--check`). `make_sync.py` writes its blocking twin."""
+"""Write `aio/operations.py` and `_engine/protocol/control_rows.py` from control_table.toml, or compare them (`--check`).
+
+`make_sync.py` writes the blocking twin of the operations.
+"""
 
 from __future__ import annotations
 
 import sys
 import textwrap
-from typing import TYPE_CHECKING
+from enum import Enum
+from typing import Any
 
 import generated_modules
+from control_table import OPERATIONS, QUESTIONS
 from generated_modules import PACKAGE
 
-from hackamore._engine.protocol.control_table import OPERATIONS
+from hackamore._engine.protocol.control_table import ControlRow, Field
 from hackamore.messages.results import ControlResult
-
-if TYPE_CHECKING:
-    from hackamore._engine.protocol.control_table import ControlRow, Field
 
 ROWS = [row for rows in OPERATIONS.values() for row in rows if not row.by_hand]
 
+ROWS_HEAD = '''\
+# Generated from scripts/control_table.toml by scripts/make_operations.py. Do not edit: run `./dev format`.
+# ruff: noqa: E501 - each text of a row is one line
+"""The rows of the control protocol."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from hackamore._engine.protocol.control_table import ControlRow, Direction, FailPolicy, Field
+from hackamore.messages import results
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+'''
 HEAD = '''\
-# Generated from src/hackamore/_engine/protocol/control_table.py by scripts/make_operations.py. Do not edit: run `./dev format`.
+# Generated from scripts/control_table.toml by scripts/make_operations.py. Do not edit: run `./dev format`.
 """The control operations of a session: one method for each request of the control protocol."""
 
 from __future__ import annotations
@@ -60,6 +79,30 @@ class Operations:
     ) -> R:
         raise NotImplementedError
 '''
+
+
+def literal(value: Any) -> str:
+    """Return a value of a row as Python, without fields that have their default."""
+    if isinstance(value, Field | ControlRow):
+        kind = type(value)
+        given = {name: each for name, each in value._asdict().items() if kind._field_defaults.get(name, ...) != each}
+        return f"{kind.__name__}({', '.join(f'{name}={literal(each)}' for name, each in given.items())})"
+    if isinstance(value, tuple):
+        return f"({''.join(f'{literal(each)}, ' for each in value)})"
+    if isinstance(value, type):
+        return f"results.{value.__name__}"
+    return str(value) if isinstance(value, Enum) else repr(value)
+
+
+def rows_module() -> str:
+    """Return the text of the module with the rows, not formatted yet."""
+    sections = "".join(f"{name!r}: {literal(rows)}, " for name, rows in OPERATIONS.items())
+    return (
+        f"{ROWS_HEAD}OPERATIONS: Mapping[str, tuple[ControlRow, ...]] = {{{sections}}}\n"
+        '"""The methods of `Session` by the sections of docs/reference/control.md."""\n\n'
+        f"ROWS: tuple[ControlRow, ...] = (*chain.from_iterable(OPERATIONS.values()), *{literal(QUESTIONS)})\n"
+        '"""Every request of the documented control protocol."""\n'
+    )
 
 
 def parameters(row: ControlRow) -> list[Field]:
@@ -157,4 +200,5 @@ def module() -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(generated_modules.main({PACKAGE / "aio" / "operations.py": module()}))
+    rows = PACKAGE / "_engine" / "protocol" / "control_rows.py"
+    sys.exit(generated_modules.main({PACKAGE / "aio" / "operations.py": module(), rows: rows_module()}))

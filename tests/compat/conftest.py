@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hackamore.compat import use
+from tests.cli.command import Command
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -15,6 +16,12 @@ if TYPE_CHECKING:
 @pytest.fixture(params=["asyncio", "trio"])
 def anyio_backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
+
+
+@pytest.fixture
+def hackamore(tmp_path_factory: pytest.TempPathFactory) -> Command:
+    """Return the command `hackamore`, without a CLI."""
+    return Command(tmp_path_factory.mktemp("command"), "")
 
 
 @pytest.fixture(autouse=True)

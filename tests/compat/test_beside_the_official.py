@@ -67,13 +67,14 @@ def differences(ours: Any, theirs: Any, path: str = "") -> list[str]:
     return [] if ours == theirs else [f"{path}: {ours!r} instead of {theirs!r}"]
 
 
-def shown(real_cli: RealCLI, scenario: str, *, layer: bool) -> list[Any]:
+def shown(real_cli: RealCLI, scenario: str, *, layer: bool, program: Path = PROGRAM) -> list[Any]:
     with ScriptedModel(*SCENARIOS[scenario]) as model:
-        home = real_cli.directory / ("layer" if layer else "official")
+        home = real_cli.directory / ("migrated" if program is not PROGRAM else "layer" if layer else "official")
         home.mkdir()
         environment = {"PATH": os.defpath, **real_cli.env(model), "PYTHONPATH": "" if layer else str(OFFICIAL)}
         environment["HOME"] = environment["CLAUDE_CONFIG_DIR"] = str(home)
-        command = [sys.executable, *(["-m", "hackamore.compat"] if layer else []), str(PROGRAM), scenario]
+        way = ["-m", "hackamore.compat"] if layer and program is PROGRAM else []
+        command = [sys.executable, *way, str(program), scenario]
         called = subprocess.run(
             [*command, real_cli.cli_path, str(real_cli.cwd)],
             env=environment,

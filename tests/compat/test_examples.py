@@ -26,9 +26,9 @@ DIFFERENT = {"hooks.py": ["+ Claude: Done."]}
 NAMES = sorted(path.name for path in EXAMPLES.glob("*.py") if path.name not in ("streaming_mode_ipython.py",))
 
 
-def output(real_cli: RealCLI, example: str, *, layer: bool) -> list[str]:
-    """Return the lines that an example prints, without what differs from run to run."""
-    home = real_cli.directory / ("layer" if layer else "official")
+def output(real_cli: RealCLI, example: str, *, layer: bool, program: Path | None = None) -> list[str]:
+    """Return the lines that an example prints, without what differs from run to run; or those of a program made of it."""
+    home = real_cli.directory / ("migrated" if program else "layer" if layer else "official")
     home.mkdir()
     with ScriptedModel(Repeat("Done.")) as model:
         environment = {**real_cli.env(model), "HOME": str(home), "CLAUDE_CONFIG_DIR": str(home)}
@@ -36,7 +36,8 @@ def output(real_cli: RealCLI, example: str, *, layer: bool) -> list[str]:
         environment["PYTHONHASHSEED"] = "0"  # one of them prints a set
         environment["PYTHONPATH"] = "" if layer else str(OFFICIAL)
         arguments = [NEEDS_ARGUMENT[example]] if NEEDS_ARGUMENT.get(example) else []
-        command = [sys.executable, *(["-m", "hackamore.compat"] if layer else []), str(EXAMPLES / example), *arguments]
+        way = ["-m", "hackamore.compat"] if layer and program is None else []
+        command = [sys.executable, *way, str(program or EXAMPLES / example), *arguments]
         called = subprocess.run(
             command,
             cwd=real_cli.cwd,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hackamore import ConversationInUseError, Options, OptionsError, PoolClosedError, RegistryError, StartError
-from hackamore._engine.protocol.control_table import OPERATIONS
+from hackamore._engine.protocol.control_rows import OPERATIONS
 from hackamore.pool import CallerQueued, ConversationHibernated, PoolStats, PoolWarned, ProcessStarted
 from hackamore.pool.core import AFFINITY_SECONDS, INTERRUPT_SECONDS, PoolCore
 from hackamore.pool.differences import APPLIED, HARMLESS, Split, changes, check_base, checked, split

@@ -13,11 +13,13 @@ from msgspec import Raw
 
 from hackamore._engine.protocol import frames
 from hackamore._engine.protocol.control import _starts, encode_request, malformed, row_for
-from hackamore._engine.protocol.control_table import ROWS, ControlRow, Direction, FailPolicy, Field, _op, _par, _theirs
+from hackamore._engine.protocol.control_rows import ROWS
+from hackamore._engine.protocol.control_table import ControlRow, Direction, FailPolicy, Field
 from hackamore.errors import StreamWarning
 from hackamore.messages import results as control_results
 from hackamore.messages.results import ControlResult, RewindResult, _dict, _list, _none, decode_result
 from hackamore.options.bounds import Timeouts
+from scripts.control_table import row_of
 from tests.contract import shows
 from tests.support.examples import examples
 from tests.support.reaching import mostly, reached, reaching
@@ -66,34 +68,32 @@ def test_rows_are_complete(row: ControlRow) -> None:
 
 
 def test_a_row_is_read_from_its_words() -> None:
-    name = _par("server_name=serverName*:string", "str", "name of the server.", positional=True)
-    flag = _par("enabled:boolean?", "bool = False", "whether.", always=True)
-    assert name == Field("server_name", "serverName", "string", True, "str", "name of the server.", positional=True)
-    assert flag == Field("enabled", "enabled", "boolean?", False, "bool = False", "whether.", always=True)
-    plain = _op("do_it", "Do it.", name, more="a*:object b=bAndC:number?")
+    name = {
+        "field": "server_name=serverName*:string",
+        "declared": "str",
+        "doc": "name of the server.",
+        "positional": True,
+    }
+    flag = {"field": "enabled:boolean?", "declared": "bool = False", "doc": "whether.", "always": True}
+    given = {"subtype": "do_it", "summary": "Do it.", "parameters": [name, flag], "more": "a*:object b=bAndC:number?"}
     further = (Field("a", "a", "object", True), Field("b", "bAndC", "number?", False))
-    assert plain == ControlRow(
+    assert row_of(given, ours=True) == ControlRow(
         "do_it",
         Direction.HOST_TO_CLI,
         "Do it.",
-        (name, *further),
+        (
+            Field("server_name", "serverName", "string", True, "str", "name of the server.", positional=True),
+            Field("enabled", "enabled", "boolean?", False, "bool = False", "whether.", always=True),
+            *further,
+        ),
         ControlResult,
         "control",
         FailPolicy.ERROR,
         method="do_it",
     )
-    assert _op(
-        "do_it",
-        "Do it.",
-        result=RewindResult,
-        shows="error",
-        deadline="rewind",
-        method="",
-        note="Not twice.",
-        by_hand=True,
-        needs="model",
-        example="do_it()",
-    ) == ControlRow(
+    words = {"method": "", "note": "Not twice.", "shows": "error", "needs": "model", "example": "do_it()"}
+    more = {"result": "RewindResult", "deadline": "rewind", "by_hand": True, **words}
+    assert row_of({"subtype": "do_it", "summary": "Do it.", **more}, ours=True) == ControlRow(
         "do_it",
         Direction.HOST_TO_CLI,
         "Do it.",
@@ -108,9 +108,10 @@ def test_a_row_is_read_from_its_words() -> None:
         needs="model",
         example="do_it()",
     )
-    for subtype, direction in (("mcp_message", Direction.BOTH), ("hook_callback", Direction.CLI_TO_HOST)):
-        theirs = _theirs(subtype, "Asked.", "a*:object b=bAndC:number?", "hook", FailPolicy.DECLINED)
-        assert theirs == ControlRow(subtype, direction, "Asked.", further, ControlResult, "hook", FailPolicy.DECLINED)
+    for extra, direction in (({"direction": "BOTH"}, Direction.BOTH), ({}, Direction.CLI_TO_HOST)):
+        asked = {"subtype": "ask", "summary": "Asked.", "more": given["more"], "deadline": "hook", "fail": "DECLINED"}
+        theirs = row_of({**asked, **extra}, ours=False)
+        assert theirs == ControlRow("ask", direction, "Asked.", further, ControlResult, "hook", FailPolicy.DECLINED)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.subtype)

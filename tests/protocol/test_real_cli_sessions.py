@@ -9,7 +9,8 @@ import pytest
 
 from hackamore._engine.protocol import events
 from hackamore._engine.protocol.connection import Connection
-from hackamore._engine.protocol.control_table import ROWS, Direction
+from hackamore._engine.protocol.control_rows import ROWS
+from hackamore._engine.protocol.control_table import Direction
 from hackamore._engine.protocol.states.session import Ending, SessionActivity, TurnState
 from hackamore.errors import ControlRejectedError, SessionNotFoundError, StreamWarning
 from hackamore.messages import AssistantMessage, ResultMessage, TextBlock, UserMessage, results

@@ -49,6 +49,7 @@ AT_RANDOM = (
 NODE = ("tools/test_conformance", "cli/test_other_sdks")
 SLOW = (
     "compat/test_official_suite", "compat/test_beside_the_official", "compat/test_examples", "compat/test_generated",
+    "compat/test_migrated_programs",
     "cli/test_untrusted_text", "testing/plugin", "session/test_many", "project/test_imports", "traces/test_browser",
     "project/test_generated_modules", "project/test_typing", "fleet/test_dask", "protocol/test_real_cli_sessions",
     "real_cli/test_one_shot.py::test_awkward_prompts_arrive_as_they_are", "cli/test_real_cli.py::test_demo_interrupted",

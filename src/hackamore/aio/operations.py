@@ -1,4 +1,4 @@
-# Generated from src/hackamore/_engine/protocol/control_table.py by scripts/make_operations.py. Do not edit: run `./dev format`.
+# Generated from scripts/control_table.toml by scripts/make_operations.py. Do not edit: run `./dev format`.
 """The control operations of a session: one method for each request of the control protocol."""
 
 from __future__ import annotations

@@ -12,12 +12,14 @@ Three ways, none of which changes more than an import:
 from __future__ import annotations
 
 import sys
+import tomllib
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from hackamore.compat._absent import names_of
-from hackamore.compat._use import USED
+from hackamore.compat._use import use
 
 if TYPE_CHECKING:
     from hackamore.compat import claude_agent_sdk
@@ -26,16 +28,10 @@ __all__ = ["claude_agent_sdk", "install", "use"]
 
 OFFICIAL = "claude_agent_sdk"
 _HERE = f"{__name__}.{OFFICIAL}"
-MODULES = (
-    "_errors _version types _internal _internal.transport _internal.transport.subprocess_cli _internal._task_compat "
-    "_internal._client_app _internal.client _internal.message_parser _internal.sessions client query testing"
-)
-STORES = (
-    "session_import session_mutations session_store session_store_validation session_summary transcript_mirror_batcher"
-)
-"""Modules of the official package whose names are all in `sessions`."""
-ABSENT = "_mcp_compat query sdk_mcp_bridge session_resume"
-"""The modules that programs, instrumentations and tests import."""
+_TABLE = tomllib.loads(Path(__file__).with_name("modules.toml").read_text(encoding="utf-8"))
+MODULES: str = _TABLE["modules"]
+STORES: str = _TABLE["stores"]
+ABSENT: str = _TABLE["absent"]
 
 
 def install() -> None:
@@ -68,20 +64,6 @@ def install() -> None:
     conversation = import_module(f"{_HERE}._internal._conversation")
     for name in ("run_end_ceiling_ms", "_error_result_text"):
         setattr(internal.query, name, getattr(conversation, name))
-
-
-def use(*, options: dict[str, Any] | None = None, transport: Any = None, trace: Any = None, budget: Any = None) -> None:
-    """Give each client and query of the layer features that its program does not know.
-
-    Args:
-        options: fields of `hackamore.Options`; they win over those of the program.
-        transport: connection to the CLI for programs that give none, such as a `hackamore.testing.SimulatedCLI`.
-        trace: a file that every frame is added to, or a function.
-        budget: a `hackamore.Budget`, which all of them share.
-    """
-    given = {"trace": trace, "budget": budget}
-    USED.options = {**(options or {}), **{name: value for name, value in given.items() if value is not None}}
-    USED.transport = transport
 
 
 def __getattr__(name: str) -> Any:

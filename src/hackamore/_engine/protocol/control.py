@@ -1,4 +1,4 @@
-"""Requests of the control protocol, encoded and checked by their rows in `control_table.py`, and the answers to them."""
+"""Requests of the control protocol, encoded and checked by their rows in `control_rows.py`, and the answers to them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Raw
 
-from hackamore._engine.protocol.control_table import ROWS, ControlRow, FailPolicy
+from hackamore._engine.protocol.control_rows import ROWS
+from hackamore._engine.protocol.control_table import ControlRow, FailPolicy
 from hackamore.checked.fields import shown
 from hackamore.errors import DecodeError
 from hackamore.messages import decode

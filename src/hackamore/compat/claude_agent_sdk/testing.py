@@ -8,6 +8,8 @@ from typing import Any
 import anyio.to_thread
 import sniffio
 
+import hackamore
+
 _OPTIONAL = frozenset({"delete", "list_session_summaries", "list_sessions", "list_subkeys"})
 
 
@@ -15,11 +17,11 @@ async def run_session_store_conformance(
     make_store: Callable[[], Any | Awaitable[Any]], *, skip_optional: frozenset[str] = frozenset()
 ) -> None:
     """Check a store, which `make_store` returns empty for each check; raise AssertionError if one does not hold."""
-    from hackamore.testing.conformance.store import STORE_CHECKS, check_session_store
-
+    check = hackamore.testing.check_session_store
+    checks = hackamore.testing.conformance.STORE_CHECKS
     if unknown := skip_optional - _OPTIONAL:
         raise AssertionError(f"unknown optional methods in skip_optional: {unknown}")
-    only = [check.name for check in STORE_CHECKS if check.needs not in skip_optional]
+    only = [each.name for each in checks if each.needs not in skip_optional]
     backend = sniffio.current_async_library()  # the checks have an event loop of their own
-    report = await anyio.to_thread.run_sync(lambda: check_session_store(make_store, only=only, backend=backend))
+    report = await anyio.to_thread.run_sync(lambda: check(make_store, only=only, backend=backend))
     report.raise_for_failures()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from functools import partialmethod
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from hackamore.testing.conformance.report import Failed
@@ -12,7 +11,7 @@ from hackamore.testing.conformance.report import Failed
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
-    from hackamore.transports.base import TransportSource
+    from hackamore.transports.base import LaunchPlan, TransportSource
 
 Shell: TypeAlias = Literal["asyncio", "trio", "threads"]
 SHELLS: tuple[Shell, ...] = ("asyncio", "trio", "threads")
@@ -37,9 +36,17 @@ class Wire:
         self.doing = ""
         return outcome
 
-    start = partialmethod(_call, "start")
-    send = partialmethod(_call, "send")
-    end_input = partialmethod(_call, "end_input")
+    async def start(self, plan: LaunchPlan) -> None:
+        """Start the peer."""
+        await self._call("start", plan)
+
+    async def send(self, data: bytes) -> None:
+        """Send bytes."""
+        await self._call("send", data)
+
+    async def end_input(self) -> None:
+        """End the peer's input."""
+        await self._call("end_input")
 
     async def stop(self, *, turn_open: bool = True) -> None:
         """Stop the peer."""

@@ -1,13 +1,17 @@
 """Write the shapes of the compatible layer from the public annotations of the official package, or compare them (`--check`).
 
 The names, fields, types and defaults of its dataclasses, typed dicts and aliases are facts; docstrings, comments and bodies are left out.
-`--news FOLDER` compares another release, unpacked in FOLDER, and prints the names that differ.
+`--news VERSION` compares another release (default: the newest) and prints the names, fields and signatures that differ. The folder of an
+unpacked package can stand in the place of a version.
 """
 
 from __future__ import annotations
 
 import ast
+import subprocess
 import sys
+import tarfile
+import tempfile
 from pathlib import Path
 
 import generated_modules
@@ -223,26 +227,67 @@ def __getattr__(name: str) -> Any:
 '''
 
 
-def news(folder: Path) -> int:
-    """Print the names and fields of a release that differ; return 1 if some do."""
-    texts = [
-        {name: ast.unparse(node) for node in shapes(place) for name in names_of([node])} for place in (OFFICIAL, folder)
-    ]
-    before, after = texts
+def declarations(official: Path) -> dict[str, str]:
+    """Return the public names of a release with their annotations: classes, their fields and methods, functions, aliases."""
+    public = {*public_names(official), *names_of(shapes(official))}
+    found: dict[str, str] = {}
+    for path in sorted(official.rglob("*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, _FUNCTIONS) and node.name in public:
+                found[node.name] = signature(node)
+            elif isinstance(node, ast.ClassDef) and node.name in public:
+                found[node.name] = f"class({', '.join(map(ast.unparse, node.bases))})"
+                for part in node.body:
+                    if isinstance(part, ast.AnnAssign):
+                        found[f"{node.name}.{ast.unparse(part.target)}"] = ast.unparse(part).partition(": ")[2]
+                    elif isinstance(part, _FUNCTIONS) and (part.name == "__init__" or not part.name.startswith("_")):
+                        found[f"{node.name}.{part.name}"] = signature(part)
+            elif path.name == "types.py":
+                found.update({name: ast.unparse(node) for name in names_of([node]) if name in public})
+    return {**dict.fromkeys(public_names(official), "exported"), **found}
+
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def signature(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    """Return the parameters and the result of a function."""
+    return f"({ast.unparse(node.args)}) -> {ast.unparse(node.returns) if node.returns else 'Any'}"
+
+
+def downloaded(version: str, folder: str) -> Path:
+    """Download the sdist of a release, unpack it in a folder, and return the package in it. `latest` is the newest."""
+    wanted = "claude-agent-sdk" + ("" if version == "latest" else f"=={version}")
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", "claude-agent-sdk"]
+    subprocess.run([*command, "--dest", folder, wanted], check=True)
+    (archive,) = Path(folder).glob("*.tar.gz")
+    with tarfile.open(archive) as opened:
+        opened.extractall(folder, filter="data")
+    sys.stdout.write(f"{archive.name.removesuffix('.tar.gz')} beside {VERSION}:\n")
+    return Path(folder, archive.name.removesuffix(".tar.gz"), "src", "claude_agent_sdk")
+
+
+def news(official: Path) -> int:
+    """Print the public names, fields and signatures of a release that differ; return 1 if some do."""
+    before, after = declarations(OFFICIAL), declarations(official)
     lines = [
-        *(f"new public name: {name}" for name in public_names(folder) if name not in public_names(OFFICIAL)),
-        *(f"removed public name: {name}" for name in public_names(OFFICIAL) if name not in public_names(folder)),
-        *(f"new shape: {name}" for name in after if name not in before),
-        *(f"removed shape: {name}" for name in before if name not in after),
-        *(f"changed shape: {name}" for name in after if name in before and before[name] != after[name]),
+        *(f"new: {name}: {after[name]}" for name in after if name not in before),
+        *(f"removed: {name}" for name in before if name not in after),
+        *(
+            f"changed: {name}: {before[name]} -> {after[name]}"
+            for name in after
+            if before.get(name, after[name]) != after[name]
+        ),
     ]
-    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    sys.stdout.write("".join(f"{line}\n" for line in lines) or "no public name, field or signature differs\n")
     return int(bool(lines))
 
 
 if __name__ == "__main__":
     if "--news" in sys.argv:
-        sys.exit(news(Path(sys.argv[sys.argv.index("--news") + 1])))
+        release = (sys.argv[sys.argv.index("--news") + 1 :] or ["latest"])[0]
+        with tempfile.TemporaryDirectory() as temporary:
+            sys.exit(news(Path(release) if Path(release).is_dir() else downloaded(release, temporary)))
     if not OFFICIAL.is_dir():  # `./dev lint` runs without it; `./dev ci` and `./dev bench` install it
         sys.exit(0)
     sys.exit(

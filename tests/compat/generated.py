@@ -194,7 +194,9 @@ def plan(seed: int, number: int) -> dict[str, Any]:
             chance.choice(HOOKS[event]),
             chance.choice([None, None, 30]),
         )
-        for event in chance.choices(sorted(HOOKS), k=chance.choice([0, 0, 1, 2, 3]))
+        for event in chance.sample(
+            sorted(HOOKS), chance.choice([0, 0, 1, 2, 3])
+        )  # two of one event would answer in any order
     ]
     structured = not client and chance.random() < 0.2
     turns = []

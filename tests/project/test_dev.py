@@ -23,6 +23,7 @@ COMMANDS = (
     "bench",
     "ci",
     "new-cli",
+    "new-official",
     "setup",
     "help",
 )

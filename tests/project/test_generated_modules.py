@@ -63,3 +63,41 @@ def test_an_edited_module_is_noticed_and_restored(copied: Path, path: Path) -> N
 def test_a_blocking_module_has_nothing_of_an_event_loop(path: Path) -> None:
     text = (PROJECT / path).read_text(encoding="utf-8").partition("\n")[2]
     assert re.findall(r"\b(?:async|await|awaits?|anyio|asyncio|trio|aio|__a(?!ll)\w+__|event loop)\b", text) == []
+
+
+@pytest.mark.skipif(
+    not OFFICIAL.is_dir(), reason="needs the official package, which `./dev bench` and `./dev ci` install"
+)
+def test_a_release_of_the_official_package_is_reported_by_name_and_field(tmp_path: Path) -> None:
+    release = tmp_path / "claude_agent_sdk"
+    shutil.copytree(OFFICIAL / "claude_agent_sdk", release, ignore=shutil.ignore_patterns("__pycache__"))
+    same = run(PROJECT, "make_compat.py", "--news", str(release))
+    assert (same.returncode, same.stdout) == (0, "no public name, field or signature differs\n")
+    for path, old, new in (
+        (
+            "types.py",
+            "    max_turns: int | None = None\n",
+            "    max_turns: int = 7\n    most_words: int | None = None\n",
+        ),
+        ("types.py", "    fallback_model: str | None = None\n", ""),
+        ("types.py", "class TextBlock:", "class PoemBlock:\n    verses: int\n\n\n@dataclass\nclass TextBlock:"),
+        (
+            "client.py",
+            "async def stop_task(self, task_id: str)",
+            "async def stop_task(self, task_id: str, force: bool = False)",
+        ),
+        ("__init__.py", '    "TextBlock",\n', '    "TextBlock",\n    "PoemBlock",\n'),
+    ):
+        text = (release / path).read_text(encoding="utf-8")
+        assert old in text
+        (release / path).write_text(text.replace(old, new, 1), encoding="utf-8")
+    news = run(PROJECT, "make_compat.py", "--news", str(release))
+    assert news.returncode == 1
+    assert sorted(news.stdout.splitlines()) == [
+        "changed: ClaudeAgentOptions.max_turns: int | None = None -> int = 7",
+        "changed: ClaudeSDKClient.stop_task: (self, task_id: str) -> None -> (self, task_id: str, force: bool=False) -> None",
+        "new: ClaudeAgentOptions.most_words: int | None = None",
+        "new: PoemBlock.verses: int",
+        "new: PoemBlock: class()",
+        "removed: ClaudeAgentOptions.fallback_model",
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import sys
 import tomllib
 from dataclasses import dataclass
@@ -58,17 +59,15 @@ class Command:
 
 def _read(row: dict[str, str]) -> Command:
     """Return the command of a row of commands.toml."""
+    name, known = row["name"], _TABLE["epilogs"]
     given: Flags = {}
-    epilog = ""
-    for name in reversed(row.get("flags", "").split()):
-        module, _, group = name.rpartition(".")
-        known = _FLAGS[module or "flags"]
-        given = {**known[group], **given}
-        epilog = known.get(f"{group}_EPILOG", known.get("EPILOG", ""))
+    for group in reversed(row.get("flags", "").split()):
+        module, _, flags_of = group.rpartition(".")
+        given = {**_FLAGS[module or "flags"][flags_of], **given}
     given.pop(row.get("without"), None)  # type: ignore[arg-type]
-    return Command(
-        row["name"], f"{__package__}.{row['place']}", given, row["help"], row.get("epilog", epilog), "rest" in row
-    )
+    text = row.get("epilog") or known.get(name) or known.get(name.split()[0], "")
+    epilog = re.sub(r"\{(\w+)\}", lambda found: _TABLE["codes"][found[1]], text)
+    return Command(name, f"{__package__}.{row['place']}", given, row["help"], epilog, "rest" in row)
 
 
 COMMANDS = tuple(map(_read, _TABLE["command"]))

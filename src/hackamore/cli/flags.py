@@ -11,7 +11,6 @@ import json
 import os
 import re
 import sys
-import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_args
 
@@ -50,13 +49,6 @@ _COMPLETED = 200
 _TITLE = 60
 _SPECIAL = re.compile(r"[^\w.,/@%+:-]")
 """Characters that a shell splits at or acts on."""
-_TEXTS = tomllib.loads(Path(__file__).with_name("epilogs.toml").read_text(encoding="utf-8"))
-
-
-def epilog(command: str) -> str:
-    """Return the examples and the exit codes below the help of a command."""
-    text: str = _TEXTS["epilogs"][command]
-    return re.sub(r"\{(\w+)\}", lambda name: _TEXTS["codes"][name[1]], text)
 
 
 def _complete(*choices: str) -> Callable[[str], list[str]]:
@@ -275,7 +267,6 @@ TRACE_SHOW: Flags = {
     "raw": flag(bool, "--raw", help="Write the recorded lines.", panel=OUTPUT_PANEL),
 }
 
-TRACE_SHOW_EPILOG = epilog("trace show")
 
 _TITLE_OF_PAGE = flag(str, "--title", metavar="TEXT", help="Set the title of the page.", panel=OUTPUT_PANEL)
 TRACE_HTML: Flags = {
@@ -284,20 +275,17 @@ TRACE_HTML: Flags = {
     "force": flag(bool, "--force", help="Replace PATH if it exists.", panel=OUTPUT_PANEL),
     "title": _TITLE_OF_PAGE,
 }
-TRACE_HTML_EPILOG = epilog("trace html")
 TRACE_INSPECT: Flags = {
     "file": argument("FILE", _TRACE, required=True),
     "follow": flag(bool, "--follow", "-f", help="Show what is added to the file while the page is open."),
     "port": flag(int, "--port", help="Listen on port N of 127.0.0.1 (default: a free one)."),
 }
-TRACE_INSPECT_EPILOG = epilog("trace inspect")
 TRACE_DIFF: Flags = {
     "one": argument("A", _TRACE, required=True),
     "other": argument("B", "The run to compare with.", required=True),
     "no_results": flag(bool, "--no-results", help="Ignore what tools returned.", panel=_FILTERS),
     "full": flag(bool, "--full", help="Compare and show texts in full.", panel=OUTPUT_PANEL),
 }
-TRACE_DIFF_EPILOG = epilog("trace diff")
 
 
 def read_prompt(prompt: str | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hackamore.cli.flags import LOG, OPTIONS, OUTPUT_PANEL, Flags, argument, epilog, flag
+from hackamore.cli.flags import LOG, OPTIONS, OUTPUT_PANEL, Flags, argument, flag
 from hackamore.options.options import NO_SESSION
 
 ENGINES = ("local", "dask")
@@ -94,11 +94,3 @@ TRACE: Flags = {
     "output": flag(Path, "--output", "-o", help="Write to PATH (default: TASK.N.html here).", panel=OUTPUT_PANEL),
     "force": flag(bool, "--force", help="Replace PATH if it exists.", panel=OUTPUT_PANEL),
 }
-
-RUN_EPILOG = epilog("fleet run")
-RESUME_EPILOG = epilog("fleet resume")
-STATUS_EPILOG = epilog("fleet status")
-RESULTS_EPILOG = epilog("fleet results")
-RETRY_EPILOG = epilog("fleet retry")
-CANCEL_EPILOG = epilog("fleet cancel")
-TRACE_EPILOG = epilog("fleet trace")

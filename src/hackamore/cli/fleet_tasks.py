@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from hackamore.fleet.task import Verify
 
-__all__ = ["read_tasks"]
-
 KEYS = ("id", "prompt", "options", "verify", "tags")
 TAG = "tag."
 """How the name of a CSV column with a tag begins."""

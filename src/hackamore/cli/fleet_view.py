@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from hackamore.fleet.fleet import FleetRun
     from hackamore.fleet.task import FleetRow
 
-__all__ = ["EventLines", "FleetDisplay", "cost", "duration", "summary"]
-
 _ACTIVE = ("leased", "running", "verifying")
 _LOOK_SECONDS = 0.5
 _MOST_AGENTS = 8

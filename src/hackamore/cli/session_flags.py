@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hackamore.cli.flags import OUTPUT_PANEL, Flags, argument, complete_sessions, epilog, flag
+from hackamore.cli.flags import OUTPUT_PANEL, Flags, argument, complete_sessions, flag
 
 _FILTERS = "Filters"
 _WHERE = "Place"
@@ -101,9 +101,3 @@ IMPORT: Flags = {
     **_PROJECT,
     "new_id": flag(bool, "--new-id", help="Give the session a new id."),
 }
-
-LIST_EPILOG = epilog("sessions list")
-SEARCH_EPILOG = epilog("sessions search")
-PRUNE_EPILOG = epilog("sessions prune")
-EXPORT_EPILOG = epilog("sessions export")
-EPILOG = epilog("sessions")

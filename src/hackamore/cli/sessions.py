@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from hackamore.cli.terminal import Terminal
     from hackamore.transcripts import ExportFormat, SearchHit, Tokens, TranscriptInfo, UsageRow
 
-__all__ = ["write_table"]
-
 _AGE = re.compile(r"(\d{1,6})([smhdw])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _SHORT_ID = 8

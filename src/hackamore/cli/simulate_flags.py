@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hackamore.cli.flags import OUTPUT_PANEL, Flags, argument, epilog, flag
+from hackamore.cli.flags import OUTPUT_PANEL, Flags, argument, flag
 
 _SCRIPT = "A script in JSON, TOML or Python (a module with `script`)."
 _PLAYING = "Playing"
@@ -27,7 +27,6 @@ SIMULATE: Flags = {
     ),
     **_REPORT,
 }
-SIMULATE_EPILOG = epilog("simulate")
 
 MODEL: Flags = {
     "script": argument("SCRIPT", _SCRIPT, required=True),
@@ -36,4 +35,3 @@ MODEL: Flags = {
     "until_played": flag(bool, "--until-played", help="Stop after the last step of the script."),
     **_REPORT,
 }
-MODEL_EPILOG = epilog("model")

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from hackamore.traces import Trace
     from hackamore.traces.serve import PageServer
 
-__all__ = ["read", "warn"]
-
 _PROBLEMS = 10
 _MOST_PORT = 65_535
 

@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     from hackamore.sync.query import QueryStream
     from hackamore.transports.base import TransportSource
 
-__all__ = ["JOURNAL_SECONDS", "AttemptRun", "retry_journal"]
-
 T = TypeVar("T")
 
 _LONGEST_ERROR = 4_000

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from hackamore.fleet.task import Answer, Verify
     from hackamore.transports.process.short_runs import ShortRun
 
-__all__ = ["Refused", "check"]
-
 _SHOWN = 4_000
 _TAIL_BYTES = 64 * 1024
 

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Future
 
-__all__ = ["dask_executor"]
-
 T = TypeVar("T")
 P = ParamSpec("P")
 

@@ -9,8 +9,6 @@ import msgspec
 if TYPE_CHECKING:
     from hackamore.fleet.task import FleetRow
 
-__all__ = ["ConcurrencyChanged", "FleetEvent", "FleetProgress", "TaskChanged", "TaskFinished"]
-
 
 class TaskChanged(msgspec.Struct, frozen=True, kw_only=True):
     """A task is in another state, and not over.

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from hackamore.options.retry import Retry
     from hackamore.transports.base import TransportSource
 
-__all__ = ["Fleet", "FleetRun"]
-
 _STOP_SECONDS = 60.0
 
 

@@ -11,8 +11,6 @@ from hackamore.runtime.threads import wait_for
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Mailbox"]
-
 T = TypeVar("T")
 
 

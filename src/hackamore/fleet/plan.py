@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from hackamore.activity.prices import Price
     from hackamore.fleet.journal import Journal
 
-__all__ = ["FleetPlan"]
-
 RETRY = Retry(rate_limit_wait=None)
 
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from hackamore.options.options import Options
     from hackamore.transcripts.transcript import Transcript
 
-__all__ = ["Recovered", "config_folder", "recover", "remove_unfinished"]
-
 NANO = 1_000_000_000
 _OUTPUT_TOOL = "StructuredOutput"
 

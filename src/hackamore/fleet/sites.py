@@ -25,8 +25,6 @@ from hackamore.errors import WorkspaceError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Place", "Record", "Site", "explained", "locked", "safe_name", "site_of"]
-
 _PLAIN: Final = re.compile(r"[a-z0-9]+(?:[-._][a-z0-9]+)*")
 _HASHED: Final = re.compile(r".*-[0-9a-f]{16}", re.DOTALL)
 _LONGEST_NAME: Final = 48

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from hackamore.options.options import Options
 
-__all__ = ["Answer", "FleetRow", "Spec", "Task", "Verify", "spec_of"]
-
 T = TypeVar("T")
 
 A_RETRY = "a hackamore.Retry"

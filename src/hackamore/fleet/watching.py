@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from hackamore.fleet.orders import Order
 
-__all__ = ["AttemptWatch", "RunWatch"]
-
 T = TypeVar("T")
 
 

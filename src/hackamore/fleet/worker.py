@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from hackamore.fleet.journal import Journal
     from hackamore.transports.base import TransportSource
 
-__all__ = ["Worker"]
-
 LOOK_SECONDS = 1.0
 """How often a worker looks for requests to end attempts."""
 BEAT_SECONDS = LEASE_SECONDS / 5

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 ConversationState = Literal["held", "live", "hibernated", "elsewhere"]
 """The states of `PooledConversation`."""
 
-__all__ = ["ConversationState", "PooledConversation", "delete_steps", "export_steps"]
-
 
 class PooledConversation(msgspec.Struct, frozen=True):
     """A conversation in the list of a pool.

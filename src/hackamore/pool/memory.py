@@ -10,8 +10,6 @@ from hackamore.errors import OptionsError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["check_package", "resident"]
-
 
 def check_package() -> None:
     """Raise `OptionsError` if `psutil` is not installed."""

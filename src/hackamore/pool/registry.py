@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-__all__ = ["Beat", "Held", "MemoryRegistry", "Record", "Registry", "RegistryRow", "SQLiteRegistry"]
-
 _WANTED_SECONDS = 3.0
 """How long a refused request for a conversation counts: its program asks again more often than that."""
 

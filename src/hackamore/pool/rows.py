@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Row"]
-
 T = TypeVar("T")
 
 

@@ -6,8 +6,6 @@ from bisect import bisect_left
 
 import msgspec
 
-__all__ = ["BUCKETS", "Meter", "PoolStats", "WaitTimes"]
-
 BUCKETS: tuple[float, ...] = (0.001, 0.01, 0.1, 1.0, 10.0)
 """Upper limits of the classes of `WaitTimes.histogram`, in seconds; the last class has none."""
 

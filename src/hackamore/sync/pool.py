@@ -70,8 +70,6 @@ if TYPE_CHECKING:
 
     _Request = tuple[str | None, Split, float | None, Any]  # the arguments of `PoolRunner.check_out`
 
-__all__ = ["CheckOut", "PoolEventCursor", "PooledSession", "SessionPool", "PoolRunner"]
-
 
 R = TypeVar("R", bound=ControlResult)
 T = TypeVar("T")

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from hackamore.options.options import Options
 
-__all__ = ["captures_content", "check_exporters", "provider", "switches", "trace_context"]
-
 CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _CAPTURES = frozenset({"true", "1", "span_only", "span_and_event"})
 _EXPORTERS = ("OTEL_TRACES_EXPORTER", "OTEL_METRICS_EXPORTER", "OTEL_LOGS_EXPORTER")

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-__all__ = ["MetricName"]
-
 # -- operations --------------------------------------------------------------------------------------------------------
 
 INVOKE_AGENT: Final = "invoke_agent"

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     )
     from hackamore.telemetry.watch import Instruments
 
-__all__ = ["Telemetry"]
-
 SCOPE = "hackamore"
 # One for all objects: without an SDK, OpenTelemetry keeps each meter with its instruments for an SDK that may come.
 _of_global_provider: list[tuple[object, Instruments]] = []

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from hackamore.messages import Message
     from hackamore.options.observing import CallbackCall, CallbackEnd, Subject
 
-__all__ = ["Instruments", "Settings", "Watch", "end_span"]
-
 _REPLIES_KEPT = 1_000
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["shorten"]
-
 
 def shorten(text: str, limit: int = 120) -> str:
     """Return `text` in at most `limit` characters, the middle left out."""

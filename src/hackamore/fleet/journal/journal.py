@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from hackamore.fleet.journal.store import Cursor, Store
 
-__all__ = ["Attempt", "Change", "Journal", "Lease", "open_journal"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

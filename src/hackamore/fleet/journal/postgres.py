@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from hackamore.fleet.journal.store import Cursor
 
-__all__ = ["PostgresStore"]
-
 T = TypeVar("T")
 
 SCHEMA = "hackamore_fleet"

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["Cursor", "SQLiteStore", "Store", "failed", "missing_journal", "refused"]
-
 T = TypeVar("T")
 BUSY_SECONDS = 30.0
 """How long a call waits for the transactions of other programs."""

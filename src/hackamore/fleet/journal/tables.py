@@ -9,8 +9,6 @@ from hackamore.fleet.states import State
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["MIGRATIONS", "TABLES", "VERSION"]
-
 VERSION = 4
 """The version of the tables. A change of `TABLES` after a release raises it, and adds the way from the last one to `MIGRATIONS`."""
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from hackamore.options.stores import StoreKey
     from hackamore.testing.conformance.report import Status
 
-__all__ = ["STORE_CHECKS", "StoreCheck", "check_session_store"]
-
 CHECK_SECONDS = 60.0
 _EARLIEST = 1_000_000_000_000
 """A time in milliseconds is later than this; one in seconds is not."""

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     import pytest
 
-__all__ = ["TestTrace"]
-
 
 class TestTrace:
     """The trace of everything that a test opens; `keep` keeps it even if the test passes."""

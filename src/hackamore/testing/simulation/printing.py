@@ -10,8 +10,6 @@ import msgspec
 if TYPE_CHECKING:
     from hackamore.testing.simulation.launch import Launch
 
-__all__ = ["Printer"]
-
 
 class Printer:
     """Turns frames into the output of the format."""

@@ -20,6 +20,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from compat_suite import VERSION
+
 PROJECT = Path(__file__).resolve().parent.parent
 FOLDER = PROJECT / ".dev" / "downstream"
 PLAN = Path(__file__).with_suffix(".toml")
@@ -71,21 +73,23 @@ def unpacked(project: dict[str, Any], python: Path) -> Path:
     return sources[0]
 
 
-def environment(project: dict[str, Any], official: str) -> Path:
+def environment(project: dict[str, Any]) -> Path:
     """Return the interpreter of an environment with the project, the official package, and what the layer needs."""
     folder = FOLDER / "environments" / f"{project['name']}-{project['version']}"
     python = folder / "bin" / "python"
-    if not (folder / "complete").exists():
+    complete = folder / "complete"
+    wanted = [
+        f"{project['name']}=={project['version']}",
+        f"claude-agent-sdk=={VERSION}",
+        "pytest",
+        "msgspec",
+        "anyio",
+        *project["needs"],
+    ]
+    if not complete.exists() or complete.read_text(encoding="utf-8") != repr(wanted):
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
-        wanted = [
-            f"{project['name']}=={project['version']}",
-            f"claude-agent-sdk=={official}",
-            "pytest",
-            "msgspec",
-            "anyio",
-        ]
-        subprocess.run([str(python), "-m", "pip", "install", "--quiet", *wanted, *project["needs"]], check=True)
-        (folder / "complete").touch()
+        subprocess.run([str(python), "-m", "pip", "install", "--quiet", *wanted], check=True)
+        complete.write_text(repr(wanted), encoding="utf-8")
     return python
 
 
@@ -122,10 +126,10 @@ def outcomes(python: Path, source: Path, tests: list[str], *, layer: bool) -> di
 def main() -> int:
     """Print the table; return 1 if the layer fails a test that the real package passes."""
     plan = tomllib.loads(PLAN.read_text(encoding="utf-8"))
-    print(f"| project | tests | claude-agent-sdk {plan['official']} passes | the layer passes |\n|---|---|---|---|")
+    print(f"| project | tests | claude-agent-sdk {VERSION} passes | the layer passes |\n|---|---|---|---|")
     worse = []
     for project in plan["project"]:
-        python = environment(project, plan["official"])
+        python = environment(project)
         source = unpacked(project, python)
         real, layer = (outcomes(python, source, project["tests"], layer=layer) for layer in (False, True))
         passed = [sum(outcome == "PASSED" for outcome in found.values()) for found in (real, layer)]

@@ -217,6 +217,8 @@ def plan(seed: int, number: int) -> dict[str, Any]:
     if not client and turns[0]["streamed"] and turns[0]["kind"] == "text" and chance.random() < 0.6:
         turns.append({**turns[0], "prompt": text_of(chance), "answer": text_of(chance)})
     agent = chance.random() < 0.12 and not structured
+    if agent or any(turn["calls"] for turn in turns) or structured:
+        options.pop("max_budget_usd", None)  # the run would end while a call is open: it may be answered or not
     return {
         "backend": chance.choice(["asyncio", "asyncio", "trio"]),
         "client": client,

@@ -2,11 +2,14 @@
 
 All methods of an `Observation` are called where the session is: in the thread of the event loop, or under the lock of a blocking session.
 Those about fleets are called in the threads of the fleet. They must return immediately.
+Parts that observe log with `logger`: each record is one line, with `session_id`, `turn_id` and `pid`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
+
+from hackamore.runtime.log import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -29,6 +32,7 @@ __all__ = [
     "RunObservation",
     "Subject",
     "WaitObservation",
+    "logger",
 ]
 
 ONE_TURN = "query"

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, get_args, get_origin, is_typeddict
 
-from hackamore.compat._log import logger
 from hackamore.compat.claude_agent_sdk._shapes import McpSdkServerConfig
+from hackamore.options.observing import logger
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ import importlib.metadata
 import re
 import sys
 
-from hackamore.compat._log import logger
+from hackamore.options.observing import logger
 
 EXPLICIT_CLIENT_APP_ENV = "CLAUDE_AGENT_SDK_CLIENT_APP"
 DERIVED_CLIENT_APP_ENV = "CLAUDE_AGENT_SDK_DERIVED_CLIENT_APP"

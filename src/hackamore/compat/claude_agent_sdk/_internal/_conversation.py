@@ -15,7 +15,6 @@ import anyio.lowlevel
 
 import hackamore
 from hackamore import errors
-from hackamore.compat._log import logger
 from hackamore.compat._use import USED
 from hackamore.compat.claude_agent_sdk import _errors as sdk
 from hackamore.compat.claude_agent_sdk._internal._mapping import run_end_ceiling_ms, to_options
@@ -24,6 +23,7 @@ from hackamore.compat.claude_agent_sdk._internal.message_parser import parse_mes
 from hackamore.compat.claude_agent_sdk._internal.transport import Transport
 from hackamore.compat.claude_agent_sdk._internal.transport.subprocess_cli import is_local
 from hackamore.compat.claude_agent_sdk._shapes import ClaudeAgentOptions, Message
+from hackamore.options.observing import logger
 from hackamore.transports.base import LaunchPlan
 
 _NAMING = {"user_message_uuid", "user_message_uuids"}  # fields in which the CLI names prompts

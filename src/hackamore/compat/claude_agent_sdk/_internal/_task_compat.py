@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import sniffio
 
-from hackamore.compat._log import logger
+from hackamore.options.observing import logger
 
 
 class TaskHandle:

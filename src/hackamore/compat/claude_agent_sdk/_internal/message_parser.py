@@ -9,9 +9,9 @@ from dataclasses import MISSING, fields
 from functools import cache
 from typing import Any
 
-from hackamore.compat._log import logger
 from hackamore.compat.claude_agent_sdk import _shapes as shapes
 from hackamore.compat.claude_agent_sdk._errors import MessageParseError
+from hackamore.options.observing import logger
 
 _USER_BLOCKS: dict[str, Any] = {
     "text": shapes.TextBlock,

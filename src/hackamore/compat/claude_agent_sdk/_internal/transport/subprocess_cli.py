@@ -16,11 +16,11 @@ import msgspec
 
 from hackamore import errors, launch_plan
 from hackamore.compat._absent import names_of
-from hackamore.compat._log import logger
 from hackamore.compat.claude_agent_sdk._errors import CLIConnectionError, CLINotFoundError, ProcessError
 from hackamore.compat.claude_agent_sdk._internal._mapping import to_options
 from hackamore.compat.claude_agent_sdk._internal.transport import Transport
 from hackamore.compat.claude_agent_sdk._shapes import ClaudeAgentOptions
+from hackamore.options.observing import logger
 from hackamore.transports.process.subprocess_async import AsyncChildProcess
 
 # Flags that the official package joins with their value, those that it gives once with all values, and the one that only Hackamore gives.

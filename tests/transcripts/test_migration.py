@@ -15,7 +15,7 @@ import hackamore
 from hackamore import messages, transcripts
 from hackamore.transcripts import stores
 from tests.conftest import PROJECT
-from tests.transcripts.disk import Writer, line
+from tests.transcripts.disk import Writer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -120,27 +120,19 @@ def test_counterparts_on_the_disk_run(place: dict[str, Any]) -> None:
 
 
 def test_counterparts_in_stores_run(place: dict[str, Any]) -> None:
-    place["tag"] = "billed"
     found: dict[str, Any] = {}
-
-    async def scenario() -> None:
-        for official, here in STORES:
-            if not here.startswith("none"):
-                found[_SPAN.findall(official)[0].split("(")[0]] = await run(_SPAN.findall(here)[0], place)
-            if "subagent" in here and "load" in here:
-                assert found["get_subagent_messages_from_store"] is None
-            if official.startswith("`tag_session_via_store"):
-                entries = await place["store"].load(place["key"])
-                folder = place["directory"] / "again"
-                file = place["directory"] / "talk.jsonl"
-                file.write_text("".join(f"{line(entry)}\n" for entry in entries))
-                transcripts.import_(file, config_dir=folder)
-                info = transcripts.info(place["session_id"], config_dir=folder)
-                assert (info.title, info.tag) == ("Title", "billed")
-                original = [json.loads(each) for each in place["path"].read_bytes().splitlines()]
-                assert entries[: len(original)] == original
-
-    asyncio.run(scenario())
-    assert [each["session_id"] for each in found["list_sessions_from_store"]] == [place["session_id"]]
-    assert found["fork_session_via_store"].fork_session
+    for official, here in STORES:
+        found[_SPAN.findall(official)[0].split("(")[0]] = asyncio.run(run(_SPAN.findall(here)[0], place))
+        if official.startswith("`tag_session_via_store"):
+            info = transcripts.info(place["session_id"], project=place["directory"], store=place["store"])
+            assert (info.title, info.tag) == ("Title", "billed")
+            entries = asyncio.run(place["store"].load(place["key"]))
+            original = [json.loads(each) for each in place["path"].read_bytes().splitlines()]
+            assert entries[: len(original)] == original
+    assert [each.session_id for each in found["list_sessions_from_store"]] == [place["session_id"]]
+    assert found["get_session_info_from_store"].title == "one"
+    assert len(found["get_session_messages_from_store"]) == 2
+    assert found["list_subagents_from_store"] == ["a1"]
+    assert len(found["get_subagent_messages_from_store"]) == 1
+    assert found["fork_session_via_store"] != place["session_id"]
     assert asyncio.run(place["store"].load(place["key"])) is None

@@ -28,7 +28,7 @@ from hackamore.compat.claude_agent_sdk._internal._summaries import _entries_to_j
 from hackamore.compat.claude_agent_sdk._internal._task_compat import TaskHandle, spawn_detached
 from hackamore.compat.claude_agent_sdk._shapes import SDKSessionInfo, SessionMessage
 from hackamore.errors import HackamoreError, SessionNotFoundError, StoreError, TranscriptError
-from hackamore.runtime.log import logger
+from hackamore.options.observing import logger
 from hackamore.transcripts import Subagent, Transcript, TranscriptInfo, aio
 from hackamore.transcripts import clean_tag as _sanitize_unicode
 from hackamore.transcripts.stores import MemoryStore

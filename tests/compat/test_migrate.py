@@ -199,7 +199,7 @@ def test_an_import_inside_a_function_cannot_bring_further_names(tmp_path: Path) 
 
 
 KEPT = {
-    "two prompts": ("await client.query('b')\n", "A prompt and its response"),
+    "two prompts": ("await client.query('b')\n", "Write `turn = await session.send(...)`"),
     "a message as a whole": (
         "async for m in client.receive_response():\n            print(m)\n",
         "`m` is passed on or shown",
@@ -209,7 +209,7 @@ KEPT = {
     "a message that is built": ("AssistantMessage([], 'm')\n", "`AssistantMessage` is used as a value"),
     "a name of a module": ("import claude_agent_sdk.types\n", "Name what the file uses"),
     "a text for a mock": ("patch('claude_agent_sdk.query')\n", "The text `claude_agent_sdk.query`"),
-    "a prompt of frames": ("await client.query('x', session_id='s')\n", "takes one prompt"),
+    "a prompt of frames": ("await client.query('x', session_id='s')\n", "Send each frame of the iterable"),
     "another field": ("ClaudeAgentOptions(debug_stderr=f)\n", "`debug_stderr` differs"),
     "a comprehension": ("[m async for m in query(prompt='x')]\n", "An error result must raise"),
     "a name that is taken": ("Session = 3\n", "names of its own that Hackamore also has: Session"),
@@ -296,6 +296,30 @@ def test_a_solved_use_moves_the_file(tmp_path: Path) -> None:
     again = moved(tmp_path, done.after.decode().replace("print(query)\n", ""))
     assert again.native
     assert "TODO" not in again.after.decode()
+
+
+def test_a_function_that_was_changed_by_hand_keeps_no_other_on_the_layer(tmp_path: Path) -> None:
+    done = moved(
+        tmp_path,
+        """\
+        from hackamore import Options, Session
+        from claude_agent_sdk import ClaudeAgentOptions, ClaudeSDKClient, ResultMessage
+
+        async def by_hand():
+            async with Session(Options(system_prompt="")) as client:
+                turn = await client.send({"type": "user", "message": {"content": "one"}})
+                async for message in client.messages():
+                    print(message)
+
+        async def by_the_command():
+            async with ClaudeSDKClient() as client:
+                await client.interrupt()
+        """,
+    )
+    assert done.todos == []
+    assert done.native
+    assert "await client.send({" in done.after.decode()
+    assert "async with Session(options=Options" in done.after.decode()
 
 
 def test_each_name_of_the_table_is_one_of_both_packages() -> None:

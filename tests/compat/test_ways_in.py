@@ -52,6 +52,17 @@ def test_the_command_without_a_program_explains_itself() -> None:
     assert "usage: python -m hackamore.compat" in called.stderr
 
 
+def test_a_program_on_hackamore_itself_finds_no_cli_beside_a_script(tmp_path: Path) -> None:
+    """It would start a real one, with the account of the user."""
+    (tmp_path / "script.json").write_text('{"steps": [{"step": "user"}, {"step": "says", "text": "4"}]}')
+    program = tmp_path / "program.py"
+    program.write_text("import asyncio, hackamore\nasyncio.run(hackamore.run('hi'))\n")
+    called = python("-m", "hackamore.compat", "--simulate", str(tmp_path / "script.json"), str(program), check=False)
+    assert called.returncode == 1
+    assert "hackamore.CLINotFoundError" in called.stderr
+    assert "`hackamore simulate SCRIPT -- python PROGRAM`" in called.stderr
+
+
 def test_install_puts_each_module_in_the_place_of_the_official_one() -> None:
     lines = ["import hackamore.compat, sys", "hackamore.compat.install()", "hackamore.compat.install()"]
     lines += [

@@ -291,7 +291,9 @@ def _implementations(function: Any) -> tuple[Any, ...]:
 
 def place_of(function: Any) -> str:
     """Return the name of a function with its file and line: `guard (/srv/app.py:12)`; the name alone if it has no code."""
-    for target in _implementations(function):
+    for target in _implementations(
+        getattr(function, "__wrapped__", function)
+    ):  # that of the user, and not its decorator
         code = getattr(getattr(target, "__func__", target), "__code__", None)
         if code is not None:
             name = getattr(target, "__qualname__", code.co_name)

@@ -20,6 +20,11 @@ FLAGS = {
 """Flags with their metavars and texts; each is a variable, so that child processes get it."""
 
 
+NO_CLI = (
+    "/--simulate is for programs on hackamore.compat; play another with `hackamore simulate SCRIPT -- python PROGRAM`"
+)
+
+
 def main(arguments: list[str]) -> int:
     """Run the program; return 1 if it did not play its script, 2 if the command line is wrong."""
     parser = argparse.ArgumentParser(
@@ -35,6 +40,8 @@ def main(arguments: list[str]) -> int:
     for name in FLAGS:
         if (value := getattr(given, name)) is not None:
             os.environ[f"{PREFIX}{'BUDGET_USD' if name == 'budget' else name.upper()}"] = value
+    if given.simulate is not None:  # a program on Hackamore itself would start a real CLI, with the account of the user
+        os.environ["HACKAMORE_CLI_PATH"] = NO_CLI
     try:
         simulated = USED.transport
     except hackamore.OptionsError as error:

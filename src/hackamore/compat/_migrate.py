@@ -94,6 +94,7 @@ class _Move:
         """Variables that hold messages and blocks: the function, or the module, and the name."""
         self.clients: dict[str, list[ast.AST]] = {}
         """Expressions that hold clients, and the calls of `query` and loops over `receive_response` on each."""
+        self.bound: set[tuple[ast.AST, str]] = set()
         self.callbacks: dict[str, int] = {}
         self.loops: list[tuple[ast.AsyncFor, str]] = []
         self.table = tomllib.loads(Path(hackamore.__file__).with_name("official.toml").read_text(encoding="utf-8"))
@@ -103,8 +104,14 @@ class _Move:
         self.plain_methods = next(row["same"] for row in self.table["client"] if "same" in row).split()
         self.functions = {node.name: node for node in program.nodes if isinstance(node, _FUNCTIONS)}
         own = [getattr(node, "name", None) or getattr(node, "arg", None) for node in program.nodes]
-        stored = [node.id for node in program.nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
-        self.taken = {*map(str, own), *stored} - program.names.keys()
+        self.stored = {
+            (self._scope(node), node.id)
+            for node in program.nodes
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        }
+        froms = [node for node in program.nodes if isinstance(node, ast.ImportFrom) and node.module == "hackamore"]
+        moved = {alias.name for node in froms for alias in node.names}  # by hand, or by an earlier run
+        self.taken = {*map(str, own), *(name for _, name in self.stored)} - program.names.keys() - moved
         self.known_options = {
             target.id
             for node in program.nodes
@@ -252,7 +259,9 @@ class _Move:
         for node in program.nodes:
             text = program.source(node) if isinstance(node, ast.Name | ast.Attribute) else ""
             if text in self.clients and isinstance(node.ctx, ast.Load):  # type: ignore[attr-defined]
-                self._client_use(node, text)
+                where = (self._scope(node), text)
+                if where in self.bound or where not in self.stored:  # else a function has another object of that name
+                    self._client_use(node, text)
         for client, uses in self.clients.items():
             self._pairs(client, uses)
         before = -1
@@ -390,6 +399,7 @@ class _Move:
         targets = [outer.optional_vars] if isinstance(outer, ast.withitem) else getattr(outer, "targets", [])
         if len(targets) == 1 and isinstance(targets[0], ast.Name | ast.Attribute):
             self.clients.setdefault(ast.unparse(targets[0]), [])
+            self.bound.add((self._scope(call), ast.unparse(targets[0])))
         else:
             self.todo(call, "named")
 
@@ -481,7 +491,7 @@ class _Move:
         elif "template" in row and isinstance(outer, ast.Await) and not given:
             self.edit(outer, row["template"].replace("{0}", client).replace("{}", client))
         elif name not in self.plain_methods or not awaited:
-            self.todo(node, "method", name, row.get("native", "no method of `Session`"))
+            self.todo(node, "method", name, row.get("native", "no method of `ClaudeSDKClient`"))
 
     def _pairs(self, client: str, uses: list[ast.AST]) -> None:
         """Make a turn of each `query` whose response is read by the next statement of the same block that uses the client."""

@@ -49,7 +49,8 @@ API: dict[str, tuple[str, str, str]] = {
     "sessions": (
         "Sessions",
         "Conversations, turns and events.",
-        "hackamore.aio.session hackamore._engine.protocol.states.session hackamore._engine.session.events",
+        "hackamore.aio.session hackamore._engine.protocol.states.session hackamore._engine.session.events "
+        "hackamore.transports.process.prepare",
     ),
     "pool": ("Session pools", "`SessionPool`, its registries, events and numbers.", "hackamore.aio.pool"),
     "transcripts": ("Transcripts", "Conversations on the disk: lists, reading, usage and search.", ""),

@@ -17,7 +17,7 @@ _LENGTHS = (
 )
 """Numbers that differ from run to run."""
 _FOLDER = re.compile(
-    r"(?:claude-resume|hackamore-session)-\w+|-blob-\d+-\w+|plans/[\w-]+\.md|/tmp/cc-socks/\d+|/tmp/claude-\d+|/[^\s\"']*?/package-[ab]/\d+|-[\w-]*?-package-[ab]-\d+"
+    r"(?:claude-resume|hackamore-session)-\w+|-blob-\d+-\w+|plans/[\w-]+\.md|/tmp/cc-socks[-\d]*/\d+|/tmp/claude-\d+|/[^\s\"']*?/package-[ab]/\d+|-[\w-]*?-package-[ab]-\d+"
 )
 
 

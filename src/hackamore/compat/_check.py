@@ -35,8 +35,7 @@ class Finding:
 
 def differences() -> list[dict[str, str]]:
     """Return the rows of the table of deliberate differences."""
-    rows = tomllib.loads(Path(__file__).with_name("differences.toml").read_text(encoding="utf-8"))
-    return list(rows["difference"])
+    return list(tomllib.loads(Path(__file__).with_name("differences.toml").read_text(encoding="utf-8"))["difference"])
 
 
 def check(path: Path) -> list[Finding]:

@@ -49,7 +49,7 @@ class Trigger(Member):
 
 _S, _H = State, Trigger
 
-HELD: frozenset[State] = frozenset({_S.LEASED, _S.RUNNING, _S.VERIFYING})
+HELD: tuple[State, ...] = (_S.LEASED, _S.RUNNING, _S.VERIFYING)
 """The states in which a task belongs to a driver or worker."""
 OVER: frozenset[State] = frozenset({_S.SUCCEEDED, _S.FAILED, _S.CANCELLED})
 """The states with a final result."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, Literal, NotRequired, Protocol, TypedDict
 
 import msgspec
@@ -125,6 +124,8 @@ def encoded(entry: Any, session_id: str, *, halves: bool = False) -> bytes:
         return msgspec.json.encode(entry)
     except (TypeError, ValueError, RecursionError) as error:
         if halves and isinstance(error, UnicodeEncodeError):
+            import json
+
             return json.dumps(entry, separators=(",", ":")).encode()
         message = f"an entry cannot be written as JSON: {type(error).__name__}: {escape_terminal(str(error), 300)}."
         raise unusable("load", message, session_id) from error

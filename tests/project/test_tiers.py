@@ -17,6 +17,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 TESTS = PROJECT / "tests"
 NAMED = (
     *tiers.CORE,
+    *tiers.LONG,
     *tiers.ON_EVERY_SHELL,
     *tiers.MAIN_PATHS,
     *tiers.REAL_ON_EVERY_SHELL,

@@ -24,6 +24,8 @@ FIRST_SHELL, OTHER_SHELLS = "asyncio", ("trio", "threads")
 CORE = (
     "protocol", "messages", "options", "launch", "hooks", "permissions", "tools", "session/test_deadlines", "runtime",
 )  # fmt: skip
+# Then these: each is one test of minutes, and at the end the other processors would wait for it.
+LONG = ("compat/test_official_suite", "compat/test_generated", "endurance/test_short", "fleet/test_story")
 # These run on every shell: they are about the shells.
 ON_EVERY_SHELL = ("contract", "queries/test_one_shot", "queries/test_hard_cases")
 # Of the tests that need the real CLI, these run.
@@ -116,6 +118,11 @@ def on_another_shell(test: Described) -> bool:
     return test.shell not in (FIRST_SHELL, OTHER_SHELLS[drawn(test, len(OTHER_SHELLS))])
 
 
+def place(test: Described) -> int:
+    """Return the part of the run that a test belongs to: the core, what takes minutes, the rest."""
+    return 0 if test.among(CORE) and not test.real_cli else 1 if test.among(LONG) else 2
+
+
 def described(item: pytest.Item) -> Described:
     """Return what the rules ask about an item."""
     path = item.path.relative_to(item.config.rootpath / "tests").as_posix()
@@ -155,7 +162,7 @@ class Tiers:
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Put the core first, and take out what the tier does not run."""
         tests = {item: described(item) for item in items}
-        items.sort(key=lambda item: not tests[item].among(CORE) or tests[item].real_cli)
+        items.sort(key=lambda item: place(tests[item]))
         if whole_suite(config):
             reasons = {item: reason(test, quick=config.option.quick) for item, test in tests.items()}
             config.hook.pytest_deselected(items=[item for item in items if reasons[item]])

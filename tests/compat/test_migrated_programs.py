@@ -24,7 +24,10 @@ NATIVE = (
     "streaming_mode_trio.py", "system_prompt.py", "tools_option.py",
 )  # fmt: skip
 """Examples that need no layer afterwards; the others keep a use without an equal."""
-pytestmark = pytest.mark.skipif(not EXAMPLES.is_dir(), reason="needs the official package, which `./dev ci` installs")
+pytestmark = [
+    pytest.mark.skipif(not EXAMPLES.is_dir(), reason="needs the official package, which `./dev ci` installs"),
+    pytest.mark.timeout(600),
+]
 
 
 def migrated(program: Path, folder: Path) -> tuple[Path, str]:

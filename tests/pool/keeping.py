@@ -19,8 +19,9 @@ async def main(folder: Path, what: str) -> None:
         pool.conversation("a") as session,
     ):
         await (await session.send("one")).result()
-        async for _ in await session.send("!hang"):
-            break  # the CLI has the prompt
+        async for message in await session.send("!hang"):
+            if isinstance(message, hackamore.AssistantMessage):  # it is queued first: the CLI keeps it later
+                break
         print(session.pid, flush=True)
         if what == "block":
             time.sleep(600)

@@ -81,7 +81,9 @@ class Asking:
         say("appended", key.get("subpath", ""), *(each["uuid"] for each in entries if "uuid" in each))
 
 def say(*words):
-    print(*words, flush=True)
+    # One write: the store is called in another thread, whose words came between those of a print.
+    sys.stdout.write(" ".join(map(str, words)) + "\\n")
+    sys.stdout.flush()
     if words[0] in ("append", "appended"):
         sys.stdin.readline()
 

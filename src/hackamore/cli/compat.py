@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hackamore.cli.flags import JSON_REPORT, Flags, argument, flag
+from hackamore.cli.fleet_view import count
 from hackamore.cli.running import FAILED
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def check_(given: Mapping[str, Any], terminal: Terminal) -> int:
         for each in found:
             text = f"{each.file}:{each.line}: {each.kind}: {each.name}: {each.reason}\n    {each.advice}"
             terminal.line(text)
-        terminal.note(f"{len(files)} files, {len(found)} findings")
+        terminal.note(f"{count(len(files), 'file')}, {count(len(found), 'finding')}")
     return FAILED if found else 0
 
 

@@ -60,7 +60,9 @@ def summary(rows: Iterable[FleetRow], terminal: Terminal, seconds: float | None 
         attempts += row.attempt
         usd += row.cost
         unknown += row.unknown_calls
-    shown = ", ".join(f"{number:,} {state}" for state, number in sorted(states.items(), key=_by_state))
+    shown = ", ".join(
+        f"{number:,} {state}" for state, number in sorted(states.items(), key=lambda each: _ORDER.index(each[0]))
+    )
     parts = [
         f"{count(states.total(), 'task')}: {shown}" if states else "no tasks",
         count(attempts, "attempt"),
@@ -72,10 +74,6 @@ def summary(rows: Iterable[FleetRow], terminal: Terminal, seconds: float | None 
 
 
 _ORDER = ("succeeded", "failed", "cancelled", "running", "verifying", "leased", "waiting", "queued")
-
-
-def _by_state(pair: tuple[str, int]) -> int:
-    return _ORDER.index(pair[0])
 
 
 class _Display:

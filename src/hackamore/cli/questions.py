@@ -154,6 +154,7 @@ class Questions:
         if self._answer is None or self._answer.done():
             return False
         self._answer.set_result(line)
+        self.asked = ""  # a message that comes before `_ask` goes on must not show the question again
         return True
 
     # -- may a tool run ------------------------------------------------------------------------------------------------
@@ -257,8 +258,7 @@ class Questions:
             self._terminal.fresh_line()
             raise
         finally:
-            self._answer = None
-            self.asked = ""
+            self._answer, self.asked = None, ""
 
 
 def _always(request: PermissionRequest) -> AddRules:

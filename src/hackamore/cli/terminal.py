@@ -148,7 +148,7 @@ class Channel:
 
     def _put(self, safe: str, style: str = "") -> None:
         if safe:
-            self._owner.emit(self.console, [Segment(safe, _style(style))])
+            self._owner.emit(self.console, [Segment(safe, Style.parse(style) if style else None)])
             self.line_open = not safe.endswith("\n")
 
 
@@ -438,7 +438,3 @@ def wrapped(text: str, width: int, hang: str | None = None) -> str:
             gap = ""
         lines.append(broken + gap)
     return "\n".join(lines)
-
-
-def _style(style: str) -> Style | None:
-    return Style.parse(style) if style else None

@@ -56,15 +56,11 @@ def _mark(text: str) -> str:
     return f"[{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:8]}]"
 
 
-def _canonical(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, sort_keys=True)
-
-
 def _arguments(fields: Any) -> Iterator[str]:
     if not isinstance(fields, dict):
         return
     for name, value in sorted(fields.items()):
-        yield f"{name}: {value if isinstance(value, str) else _canonical(value)}"
+        yield f"{name}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)}"
 
 
 def outline(trace: Trace, *, results: bool = True, full: bool = False) -> list[str]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hackamore.errors import SessionNotFoundError, StoreError
+from hackamore.options.bounds import Timeouts
 from hackamore.options.stores import encoded, entries_of, failed, implements, unusable
 from hackamore.storage.places import SessionFiles, StrPath, SubagentFiles, locate, project_key, real_directory
 from hackamore.transcripts.stores.keys import in_thread
@@ -46,17 +47,23 @@ async def ask(store: SessionStore, operation: str, *arguments: Any, session_id: 
     """Call a method of a store; a plain one runs in a thread.
 
     Raises:
-        StoreError: the store has no such method, or it raised.
+        StoreError: the store has no such method, or it raised, or it did not return in time.
     """
+    from anyio import fail_after
+
+    seconds = Timeouts().store
     if not implements(store, operation):
         raise unusable(operation, f"{type(store).__name__} has no such method. Add it to the store.", session_id)
     function = getattr(store, operation)
     call = function if inspect.iscoroutinefunction(function) else partial(in_thread, function)
     try:
-        found = await call(*arguments)
-        return await found if inspect.isawaitable(found) else found
+        with fail_after(seconds):
+            found = await call(*arguments)
+            return await found if inspect.isawaitable(found) else found
     except StoreError:  # the store says more, such as a conflict
         raise
+    except TimeoutError as error:
+        raise StoreError(operation, str(error) or f"it did not return within {seconds} s.", session_id) from error
     except Exception as error:
         raise failed(operation, error, session_id) from error
 

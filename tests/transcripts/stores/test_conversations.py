@@ -7,16 +7,19 @@ import json
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anyio.lowlevel
 import pytest
+from anyio import to_thread
 
-from hackamore import SessionNotFoundError, StoreError, TranscriptError, transcripts
-from hackamore.transcripts import aio
+from hackamore import SessionNotFoundError, StoreError, Timeouts, TranscriptError, transcripts
+from hackamore.transcripts import aio, stored
 from hackamore.transcripts.stores import MemoryStore, StoreKey
 from tests.contract import shows
+from tests.support.patience import patience
 from tests.transcripts.disk import Writer, some_id, tool_use
 
 if TYPE_CHECKING:
@@ -347,6 +350,36 @@ async def test_awaited_functions_call_a_store_in_the_event_loop_of_the_caller(ta
     for call, method in ((aio.delete(copy, **place), "delete"), (aio.list(talk.project, store=store), "list_sessions")):
         with pytest.raises(StoreError, match=f"`{method}` .*Bound has no such method"):
             await call
+
+
+class Silent:
+    """A store whose `load` does not return; for the async kind before it is cancelled, for the other before `close`."""
+
+    def __init__(self, plain: bool) -> None:
+        self.plain = plain
+        self.closed = threading.Event()
+
+    async def append(self, key: StoreKey, entries: list[Any]) -> None: ...
+
+    def load(self, key: StoreKey) -> Any:
+        return self.closed.wait(patience(30)) if self.plain else anyio.sleep_forever()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("plain", [True, False])
+async def test_a_store_that_does_not_return_is_an_error(plain: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stored, "Timeouts", partial(Timeouts, store=0.05))
+    store = Silent(plain)
+    try:
+        with pytest.raises(StoreError, match=r"`load`.* did not return within 0\.05 s") as raised:
+            await aio.read(some_id(1), store=store)
+        assert raised.value.session_id == some_id(1)
+        assert raised.value.retryable
+        with pytest.raises(StoreError, match=r"`load`.* did not return within 0\.05 s"):
+            await to_thread.run_sync(partial(transcripts.read, some_id(1), store=store))
+    finally:
+        store.closed.set()
 
 
 def test_blocking_functions_share_one_event_loop_for_async_stores(talk: Talk) -> None:

@@ -47,10 +47,6 @@ def verbatim(payload: bytes | Raw) -> Raw:
     return Raw(data)
 
 
-def _embedded(payload: Payload) -> Any:
-    return verbatim(payload) if isinstance(payload, (bytes, Raw)) else payload
-
-
 def _ready(payload: Payload) -> Raw:
     return verbatim(payload) if isinstance(payload, (bytes, Raw)) else Raw(encode(payload))
 
@@ -65,7 +61,7 @@ def success_frame(request_id: str, payload: Payload | None) -> bytes:
     """Return a `control_response` that says yes."""
     response: dict[str, Any] = {"subtype": "success", "request_id": request_id}
     if payload is not None:
-        response["response"] = _embedded(payload)
+        response["response"] = verbatim(payload) if isinstance(payload, (bytes, Raw)) else payload
     return encode({"type": "control_response", "response": response}) + b"\n"
 
 

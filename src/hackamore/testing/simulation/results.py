@@ -74,7 +74,7 @@ def shell_form(command: str, output: str, errors: str = "") -> dict[str, Any]:
         "stderr": errors,
         "interrupted": False,
         "isImage": False,
-        "noOutputExpected": _is_silent(command),
+        "noOutputExpected": command.partition(" ")[0] in _SILENT,
     }
 
 
@@ -117,10 +117,6 @@ def read_form(path: str, lines: list[str], start: int = 1, total: int | None = N
     }
     text = "\n".join(f"{number}\t{line}" for number, line in enumerate(lines, start))
     return text, {"type": "text", "file": file}
-
-
-def _is_silent(command: str) -> bool:
-    return command.partition(" ")[0] in _SILENT
 
 
 def flat_text(content: Any) -> str:

@@ -36,7 +36,8 @@ class Budget:
     Before a prompt is sent, the budget reserves the price of one model call. It refuses the prompt if the limit is spent or reserved. While
     the turn runs, it adds up the usage of its messages, subagents included. The reply that reaches the limit is not cut off. If another
     call would follow, the turn is interrupted, and its reader gets a `BudgetExceededError` with the messages so far. So each running turn
-    can exceed the limit by at most one model call. At the result the CLI's own numbers replace the estimate.
+    can exceed the limit by at most one model call; where the interrupt comes after the CLI's next request, on a busy machine, by that
+    one too. At the result the CLI's own numbers replace the estimate.
 
     Args:
         usd: the limit in US dollars; None for no limit.

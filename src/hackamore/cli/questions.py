@@ -154,7 +154,7 @@ class Questions:
         if self._answer is None or self._answer.done():
             return False
         self._answer.set_result(line)
-        self.asked = ""  # a message that comes before `_ask` goes on must not show the question again
+        self.asked = ""  # a message that comes before `_ask` continues must not show the question again
         return True
 
     # -- may a tool run ------------------------------------------------------------------------------------------------

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hackamore.cli.flags import JSON_REPORT, Flags, argument, flag
-from hackamore.cli.fleet_view import count
 from hackamore.cli.running import FAILED
 
 if TYPE_CHECKING:
@@ -34,6 +33,7 @@ RUN: Flags = {
 
 def check_(given: Mapping[str, Any], terminal: Terminal) -> int:
     """List the uses that the layer does not have, or that do something else there; return 1 if there are any."""
+    from hackamore.cli.fleet_view import count
     from hackamore.compat._check import check
     from hackamore.compat._programs import program_files
 

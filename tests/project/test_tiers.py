@@ -11,7 +11,7 @@ import pytest
 
 from tests.support import tiers
 from tests.support.patience import factor, patience
-from tests.support.tiers import Described, left_out, on_another_shell, reason
+from tests.support.tiers import Described, left_out, of_other_seeds, on_another_shell, reason
 
 PROJECT = Path(__file__).resolve().parents[2]
 TESTS = PROJECT / "tests"
@@ -24,7 +24,6 @@ NAMED = (
     *tiers.AT_RANDOM,
     *tiers.NODE,
     *tiers.SLOW,
-    *tiers.COMPARISONS,
 )
 
 
@@ -75,7 +74,7 @@ def test_tests_run_on_one_shell_or_two_and_those_about_shells_on_each(
     assert len(shells("real_cli/test_one_shot.py", "test_a[]")) == 3
 
 
-def test_another_seed_makes_the_other_comparisons(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_seed_runs_the_other_cases(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HACKAMORE_TEST_THOROUGH", raising=False)
     tests = [
         Described("fidelity/test_fidelity.py", None, True, f"test_both_send_the_same[{number}]")
@@ -84,13 +83,18 @@ def test_another_seed_makes_the_other_comparisons(monkeypatch: pytest.MonkeyPatc
 
     def run(seed: int) -> set[str]:
         monkeypatch.setattr(tiers, "SEED", seed)
-        return {test.name for test in tests if reason(test, quick=False) is None}
+        return {test.name for test in [*tests, alone, quick]} - {
+            test.name for test in of_other_seeds([*tests, alone, quick])
+        }
 
-    runs = [run(seed) for seed in range(1, 13)]
-    assert all(30 < len(names) < 70 for names in runs)
-    assert len(set().union(*runs)) == 100
+    alone = Described("fleet/test_story.py", None, True, "test_one")
+    quick = Described("session/test_life.py", "asyncio", False, "test_quick[1]")
+    runs = [run(seed) for seed in range(1, 25)]
+    assert {len(names) for names in runs} == {52}
+    assert all({"test_one", "test_quick[1]"} <= names for names in runs)
+    assert len(set().union(*runs)) == 102
     monkeypatch.setenv("HACKAMORE_TEST_THOROUGH", "1")
-    assert len(run(1)) == 100
+    assert len(run(1)) == 102
 
 
 def test_limits_grow_with_the_load(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,9 +32,9 @@ SIZES = {
     "deletions of databases": Size(60, 300, 1000),
     "interleavings of holders": Size(12, 500, 1000),
     "conversations": Size(10, 60, 200),
-    "conversations through both packages": Size(20, 200, 200),
-    "runs of the real CLI": Size(50, 200, 1000),
-    "recordings with hostile texts": Size(40, 100, 1000),
+    "conversations through both packages": Size(10, 200, 200),
+    "runs of the real CLI": Size(20, 200, 1000),
+    "recordings with hostile texts": Size(20, 100, 1000),
 }
 STORM = bool(os.environ.get("HACKAMORE_TEST_STORM"))
 _TIER = 2 if STORM else int(os.environ.get("HACKAMORE_TEST_THOROUGH") == "1")

@@ -2,8 +2,9 @@
 
 Without the flag everything runs, but tests that have no business with shells do not run on all three. A test of the real CLI runs on one,
 chosen by its name: the stand-ins show the same on all of them, in a tenth of the time. A test with a stand-in runs on asyncio and one
-other, chosen by its name and the seed of the run: the shells are made of one source. Of comparisons with many cases of one kind a run
-takes half, chosen by the seed: another half each time in CI. `HACKAMORE_TEST_THOROUGH=1` runs all of them on each shell.
+other, chosen by its name and the seed of the run: the shells are made of one source. Of a test that `--quick` leaves out and that has many
+cases, a run takes half of the cases, chosen by the seed: another half each time in CI. Each test has a case in each run, so each promise is
+shown. `HACKAMORE_TEST_THOROUGH=1` runs all of them on each shell.
 
 These rules count for a run of the whole suite only: a test that is named on the command line always runs.
 """
@@ -11,13 +12,16 @@ These rules count for a run of the whole suite only: a test that is named on the
 from __future__ import annotations
 
 import os
-from collections import Counter
-from typing import Any, NamedTuple
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
 import pytest
 
 from tests.support.seeds import SEED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 FIRST_SHELL, OTHER_SHELLS = "asyncio", ("trio", "threads")
 # These run first: they start no process, and fail within seconds when the core is broken.
@@ -61,13 +65,6 @@ SLOW = (
     "cli/test_install", "cli/test_log", "storage/test_same_file.py::test_random_interleavings",
     "fleet/test_executors", "fleet/test_storm", "fleet/test_journal_stores", "pool/test_holding", "testing/simulation/test_sessions",
     "transcripts/stores/test_model", "session/test_life.py::test_a_cli_that_closes", "queries/test_one_shot.py::test_a_process_that_closes",
-)  # fmt: skip
-
-# Each compares many cases of one kind with the real CLI, with official clients, or at every place of the command: minutes, all together.
-COMPARISONS = (
-    "fidelity/test_fidelity.py::test_both_send_the_same", "fidelity/test_answers.py::test_both_do_the_same",
-    "cli/test_untrusted_text.py::test_every_place", "peers/test_examples", "peers/test_peers.py::test_users",
-    "peers/test_shell.py::test_a_shell_gets_the_same", "compat/test_examples",
 )  # fmt: skip
 
 
@@ -145,11 +142,21 @@ def reason(test: Described, *, quick: bool) -> str | None:
         return why
     if quick or os.environ.get("HACKAMORE_TEST_THOROUGH") == "1":
         return None
-    if test.among(COMPARISONS) and drawn(test, 2):
-        return "comparisons that another seed makes"
     if on_another_shell(test):
         return f"tests {'of the real CLI on a second and third' if test.real_cli else 'on a third'} shell"
     return None
+
+
+def of_other_seeds(tests: Iterable[Described]) -> list[Described]:
+    """Return the half of the cases of each test of the thorough tier that a run with this seed leaves out, of those that it could run."""
+    if os.environ.get("HACKAMORE_TEST_THOROUGH") == "1":
+        return []
+    families = defaultdict(list)
+    for test in tests:
+        if left_out(test):
+            families[test.path, test.name.partition("[")[0]].append(test)
+    halves = (sorted(cases, key=lambda case: drawn(case, 2**32))[: len(cases) // 2] for cases in families.values())
+    return [case for half in halves for case in half]
 
 
 class Tiers:
@@ -165,13 +172,15 @@ class Tiers:
         items.sort(key=lambda item: place(tests[item]))
         if whole_suite(config):
             reasons = {item: reason(test, quick=config.option.quick) for item, test in tests.items()}
+            others = {id(test) for test in of_other_seeds(tests[item] for item, why in reasons.items() if not why)}
+            reasons |= {item: "cases that another seed runs" for item, test in tests.items() if id(test) in others}
             config.hook.pytest_deselected(items=[item for item in items if reasons[item]])
             items[:] = [item for item in items if not reasons[item]]
             self._left_out = Counter(why for why in reasons.values() if why)
         if only := config.option.shell:
-            others = [item for item in items if tests[item].shell not in {None, only}]
-            config.hook.pytest_deselected(items=others)
-            items[:] = [item for item in items if item not in others]
+            elsewhere = [item for item in items if tests[item].shell not in {None, only}]
+            config.hook.pytest_deselected(items=elsewhere)
+            items[:] = [item for item in items if item not in elsewhere]
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Hand what a worker of xdist counted to the process that started it."""

@@ -8,7 +8,7 @@ import shlex
 import signal
 import sys
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -291,7 +291,7 @@ def _driven(
         )
         threading.Thread(target=_read, args=(run, inbox), name="hackamore-fleet-events", daemon=True).start()
         with view:
-            while not isinstance(item := inbox.get(), _End):
+            while not isinstance(item := _next(inbox), _End):
                 if not isinstance(item, int):
                     view.show(item)
                 elif first is None:
@@ -307,6 +307,12 @@ def _driven(
     if item.error is not None:
         raise item.error
     return rows, first
+
+
+def _next(inbox: queue.SimpleQueue[FleetEvent | _End | int]) -> FleetEvent | _End | int:
+    while True:
+        with suppress(queue.Empty):
+            return inbox.get(timeout=1.0)  # without a limit a signal can be lost: see `wait_for` in runtime/threads.py
 
 
 def _read(run: FleetRun, inbox: queue.SimpleQueue[FleetEvent | _End | int]) -> None:

@@ -28,8 +28,11 @@ FIRST_SHELL, OTHER_SHELLS = "asyncio", ("trio", "threads")
 CORE = (
     "protocol", "messages", "options", "launch", "hooks", "permissions", "tools", "session/test_deadlines", "runtime",
 )  # fmt: skip
-# Then these: each is one test of minutes, and at the end the other processors would wait for it.
-LONG = ("compat/test_official_suite", "compat/test_generated", "endurance/test_short", "fleet/test_story")
+# Then these: each has one test of minutes, and at the end the other processors would wait for it.
+LONG = (
+    "compat/test_official_suite", "compat/test_generated", "compat/test_migrated_programs", "compat/test_examples",
+    "endurance/test_short", "fleet/test_story",
+)  # fmt: skip
 # These run on every shell: they are about the shells.
 ON_EVERY_SHELL = ("contract", "queries/test_one_shot", "queries/test_hard_cases")
 # Of the tests that need the real CLI, these run.

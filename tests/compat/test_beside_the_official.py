@@ -84,7 +84,11 @@ def shown(real_cli: RealCLI, scenario: str, *, layer: bool, program: Path = PROG
             timeout=patience(60),
         )
     assert called.returncode == 0, called.stderr
-    return [alike(json.loads(line)) for line in called.stdout.splitlines()]
+    # A callback and the reader of messages are two tasks: each has its own order, and between them there is none on a busy machine.
+    return sorted(
+        (alike(json.loads(line)) for line in called.stdout.splitlines()),
+        key=lambda row: row[0] in ("hook", "permission"),
+    )
 
 
 @shows("compat.programs.alike")

@@ -24,14 +24,15 @@ GENERATED = "# Generated "
 FACADES = {"hackamore", "hackamore.sync"}
 """Packages that name what stands above them, for users."""
 LIMITS = {
-    "rooms": 31,
+    "rooms": 32,
     "floors": 12,
     "arrows": 163,
     "arrows up": 0,
     "circles": 1,
     "circles across packages": 0,
     "inner imports": 8,
-    "lines": 76_190 + 2_500,  # `compat`: an allowance of 2,500 lines for the compatible layer
+    # Allowances: 2,500 lines for the compatible layer (`compat`); of the 3,000 for policies (issue 27), those of the engine (`policy`).
+    "lines": 76_190 + 2_500 + 1_200,
 }
 """Limits only fall. A capability that is asked for has its own allowance of lines; all else pays with deletions in the same commit."""
 SLACK_LINES = 300

@@ -165,7 +165,7 @@ def environment(python: Interpreter, log: Path) -> Path | None:
         pip = [str(executable), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
         packages = [
             "--editable",
-            ".[cli,trio,pydantic]",
+            ".[cli,trio,pydantic,policy]",
             "-r",
             str(folder / "requirements.txt"),
             "-c",

@@ -44,6 +44,7 @@ PACKAGES = {
     "hackamore.dialogs": "permissions",
     "hackamore.hooks": "hooks",
     "hackamore.permissions": "permissions",
+    "hackamore.policy": "configuration",
     "hackamore._engine.protocol.states.session": "sessions",
     "hackamore._engine.session.events": "sessions",
     "hackamore.serving": "tools",

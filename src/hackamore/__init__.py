@@ -43,7 +43,7 @@ PLACES: dict[str, str] = {
             "ControlRejectedError ControlTimeoutError DecodeError DecodeErrorLimitError Diagnostic FleetError "
             "InitQueueOverflowError "
             "InitializationError InitializationTimeoutError JournalError LineTooLongError NotSupportedError OptionsError PartialResult "
-            "PoolClosedError PoolError PoolTimeoutError ProcessError PromptIterableError RegistryError SessionClosedError "
+            "PolicyError PoolClosedError PoolError PoolTimeoutError ProcessError PromptIterableError RegistryError SessionClosedError "
             "SessionNotFoundError SessionNotStartedError SessionReturnedError SlowConsumerError SpawnError StartError StoreConflictError "
             "StoreError StreamError StreamWarning TaskChangedError TaskFailedError TooManyPendingRequestsError TranscriptError "
             "TurnCancelledError TurnTimeoutError UnknownPriceError UnknownVersionError UnsupportedCLIVersionError "
@@ -75,6 +75,9 @@ PLACES: dict[str, str] = {
             "TurnCompleted TurnStarted WarningRaised"
         ),
         "hackamore.checked.schemas": "OutputError",
+        "hackamore.policy.policy": "Policy",
+        "hackamore.policy.rules": "Rule",
+        "hackamore.policy.verdict": "Verdict",
         "hackamore.serving.stdio": "serve_stdio",
         "hackamore.telemetry": "Telemetry",
         "hackamore.transports.process.prepare": "launch_plan",
@@ -82,7 +85,19 @@ PLACES: dict[str, str] = {
     }.items()
     for name in names.split()
 }
-_SUBMODULES = ("budgets", "fleet", "hooks", "messages", "pool", "sync", "telemetry", "testing", "traces", "transcripts")
+_SUBMODULES = (
+    "budgets",
+    "fleet",
+    "hooks",
+    "messages",
+    "policy",
+    "pool",
+    "sync",
+    "telemetry",
+    "testing",
+    "traces",
+    "transcripts",
+)
 
 __all__ = ["__version__", *_SUBMODULES, *PLACES]  # noqa: PLE0604 - all of them are strings
 

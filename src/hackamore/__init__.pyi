@@ -5,6 +5,7 @@ from hackamore import (
     fleet,
     hooks,
     messages,
+    policy,
     pool,
     sync,
     telemetry,
@@ -108,6 +109,7 @@ from hackamore.errors import (
     NotSupportedError,
     OptionsError,
     PartialResult,
+    PolicyError,
     PoolClosedError,
     PoolError,
     PoolTimeoutError,
@@ -206,6 +208,15 @@ from hackamore.permissions import (
     SetMode,
     UnknownPermissionUpdate,
 )
+from hackamore.policy.policy import (
+    Policy,
+)
+from hackamore.policy.rules import (
+    Rule,
+)
+from hackamore.policy.verdict import (
+    Verdict,
+)
 from hackamore.serving.stdio import (
     serve_stdio,
 )
@@ -293,6 +304,8 @@ __all__ = [
     "PermissionRequest",
     "PermissionRule",
     "PermissionUpdate",
+    "Policy",
+    "PolicyError",
     "PoolClosedError",
     "PoolError",
     "PoolTimeoutError",
@@ -311,6 +324,7 @@ __all__ = [
     "ResultError",
     "ResultMessage",
     "Retry",
+    "Rule",
     "RunResult",
     "SandboxSettings",
     "SdkPluginConfig",
@@ -377,6 +391,7 @@ __all__ = [
     "UserDialogRequest",
     "UserDialogResult",
     "UserMessage",
+    "Verdict",
     "VersionDetectionError",
     "WarningRaised",
     "WorkspaceError",
@@ -388,6 +403,7 @@ __all__ = [
     "launch_plan",
     "map",
     "messages",
+    "policy",
     "pool",
     "query",
     "resolve_settings",

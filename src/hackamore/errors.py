@@ -381,6 +381,27 @@ class OptionsError(HackamoreError, ValueError):
         super().__init__(escape_terminal(message, 20_000))
 
 
+class PolicyError(OptionsError):
+    """A policy has a wrong rule, an example that does not hold, or a file that cannot be read.
+
+    Args:
+        message: the text of the error.
+
+    Attributes:
+        file: the path of the file; empty for rules in Python.
+        rule: the name of the rule; empty if it has none, or if the error concerns the file.
+        field: the field of the rule.
+    """
+
+    def __init__(self, message: str, *, file: str = "", rule: str = "", field: str = "") -> None:
+        self.file: str = file
+        self.rule: str = rule
+        self.problem: str = message
+        places = [f"`{file}`" if file else "", f"rule {rule!r}" if rule else ""]
+        place = ", ".join(filter(None, places))
+        super().__init__(f"{place}: {message}" if place else message, field=field)
+
+
 _SHORTAGES = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC})
 
 

@@ -1,0 +1,103 @@
+"""Patterns of paths, programs and domains, and the questions that rules ask of them.
+
+A subject may have wildcards of its own (`cat *.pem`), or stand for everything below it (`rm -r build`). A rule that allows then has to
+cover all that the subject may be; a rule that asks or denies matches if it covers any of it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+_ANY = "**"
+
+
+class Target(NamedTuple):
+    """A path of a call, absolute and without `..`, as it stands and with its symlinks resolved."""
+
+    places: tuple[tuple[str, ...], ...]
+    """The components of each place that the path may mean."""
+    pattern: bool = False
+    """Whether components have wildcards, as the shell reads them."""
+
+
+def components(path: str) -> tuple[str, ...]:
+    """Return the parts of a path between slashes."""
+    return tuple(part for part in path.split("/") if part)
+
+
+@lru_cache(maxsize=4096)
+def glob(pattern: str, *, exact: bool = True) -> re.Pattern[str]:
+    """Return the pattern of a name: `*` and `?` are wildcards, all else stands for itself. Not `exact`: case does not matter."""
+    text = "".join({"*": ".*", "?": "."}.get(letter, re.escape(letter)) for letter in pattern)
+    return re.compile(text, re.DOTALL | (re.NOFLAG if exact else re.IGNORECASE))
+
+
+def is_name(pattern: str, text: str, *, exact: bool = True) -> bool:
+    """Return whether a name has the form of a pattern."""
+    return glob(pattern, exact=exact).fullmatch(text) is not None
+
+
+def is_domain(pattern: str, domain: str) -> bool:
+    """Return whether a domain has the form of a pattern; `*.example.com` is not `example.com`."""
+    return is_name(pattern, domain.rstrip("."), exact=False)
+
+
+def covers(pattern: tuple[str, ...], path: tuple[str, ...]) -> bool:
+    """Return whether every path that `path` may mean has the form of a pattern; `**` is any number of components, none included."""
+    if not pattern:
+        return not path
+    if pattern[0] == _ANY:
+        if len(pattern) == 1:
+            return True
+        return any(covers(pattern[1:], path[at:]) for at in range(len(path) + 1))
+    if not path or path[0] == _ANY:
+        return False
+    # A wildcard of the subject is covered only by a pattern that takes every name; a `*` in a name on the disk is refused with it.
+    if pattern[0] != "*" and (set(path[0]) & set("*?[") or not is_name(pattern[0], path[0])):
+        return False
+    return covers(pattern[1:], path[1:])
+
+
+def touches(pattern: tuple[str, ...], path: tuple[str, ...], *, wild: bool) -> bool:
+    """Return whether any path that `path` may mean has the form of a pattern; case does not matter, as on some disks."""
+    if not pattern:
+        return all(part == _ANY for part in path) if wild else not path
+    if pattern[0] == _ANY:
+        return any(touches(pattern[1:], path[at:], wild=wild) for at in range(len(path) + 1)) or (
+            wild and bool(path) and path[0] == _ANY and touches(pattern[1:], path[1:], wild=wild)
+        )
+    if not path:
+        return False
+    if wild and path[0] == _ANY:
+        return touches(pattern[1:], path, wild=wild) or touches(pattern, path[1:], wild=wild)
+    same = overlap(pattern[0].lower(), path[0].lower()) if wild else is_name(pattern[0], path[0], exact=False)
+    return same and touches(pattern[1:], path[1:], wild=wild)
+
+
+@lru_cache(maxsize=4096)
+def overlap(one: str, other: str) -> bool:
+    """Return whether a name exists that has the form of both patterns; a bracket of the shell may be any letter."""
+    if not one or not other:
+        return not (one + other).strip("*")
+    if one[0] == "*" or other[0] == "*":
+        return (overlap(one[1:], other) or overlap(one, other[1:])) if one[0] == "*" else overlap(other, one)
+    if other[0] == "[" and (end := other.find("]", 2)) > 0:
+        return overlap(one[1:], other[end + 1 :])
+    if one[0] != other[0] and "?" not in (one[0], other[0]):
+        return False
+    return overlap(one[1:], other[1:])
+
+
+def matches_target(patterns: tuple[tuple[str, ...], ...], target: Target, *, every: bool) -> bool:
+    """Return whether patterns cover a target wholly (`every`: what a rule that allows needs), or any place of it."""
+    if every:
+        return all(any(covers(pattern, place) for pattern in patterns) for place in target.places)
+    return any(touches(pattern, place, wild=target.pattern) for pattern in patterns for place in target.places)
+
+
+def real_path(path: str) -> str:
+    """Return a path without symlinks and `..`; the part of the engine that reads the disk."""
+    return os.path.realpath(path)

@@ -1,0 +1,52 @@
+"""The parts of a shell command as rules see them: programs with their arguments, paths, domains."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from hackamore.policy.paths import Target
+
+READ, WRITE, RUN, CHANGE, UNKNOWN = range(5)
+"""Effects of a program, by strength; `UNKNOWN` needs a rule with `effect = "any"`."""
+
+
+class PathUse(NamedTuple):
+    """A path that a program or a redirect reads or writes."""
+
+    text: str
+    target: Target | None
+    """None if the place is not known."""
+    writes: bool
+    redirect: bool = False
+    problem: str = ""
+
+
+class DomainUse(NamedTuple):
+    """A domain that a program connects to."""
+
+    domain: str
+
+
+class ProgramUse(NamedTuple):
+    """A program with its arguments, as far as the table of programs knows them."""
+
+    name: str
+    """The name, or the whole path of a program that is not in a folder of the system."""
+    place: str
+    """The path as it was written; empty if it had no folder."""
+    verb: tuple[str, ...]
+    flags: frozenset[str]
+    effect: int
+    text: str
+    problem: str = ""
+    """The reason why the effect is unknown."""
+    paths: tuple[PathUse, ...] = ()
+    domains: tuple[DomainUse, ...] = ()
+
+
+class Reading(NamedTuple):
+    """A shell command, taken apart."""
+
+    uses: tuple[ProgramUse | PathUse | DomainUse, ...]
+    cannot_tell: tuple[str, ...]

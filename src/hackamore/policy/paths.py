@@ -9,7 +9,10 @@ from __future__ import annotations
 import os
 import re
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _ANY = "**"
 
@@ -96,6 +99,35 @@ def matches_target(patterns: tuple[tuple[str, ...], ...], target: Target, *, eve
     if every:
         return all(any(covers(pattern, place) for pattern in patterns) for place in target.places)
     return any(touches(pattern, place, wild=target.pattern) for pattern in patterns for place in target.places)
+
+
+def target_of(
+    path: str, cwd: str | None, resolve: Callable[[str], str], *, wild: bool = False, tree: bool = False
+) -> tuple[Target | None, str]:
+    """Return the target of a path, or None with the reason.
+
+    Args:
+        path: the path, as it was written, without `~`.
+        cwd: the folder that it starts in; None if it is not known.
+        resolve: returns a path without symlinks.
+        wild: whether `*`, `?` and `[` are wildcards.
+        tree: whether everything below the path counts.
+    """
+    if cwd is None and not path.startswith("/"):
+        return None, "the folder that it starts in is not known"
+    whole = components(os.path.join(cwd or "/", path))
+    at = next((number for number, part in enumerate(whole) if wild and set(part) & set("*?[")), len(whole))
+    fixed, rest = whole[:at], whole[at:]
+    if ".." in rest:
+        return None, "it has `..` behind a wildcard"
+    # Both a link and its goal count: some programs replace the one, some write through to the other.
+    places = {components(resolve("/" + "/".join(fixed)))}
+    if fixed and fixed[-1] not in (".", ".."):
+        places.add((*components(resolve("/" + "/".join(fixed[:-1]))), fixed[-1]))
+    if any("proc" in place[:1] for place in (whole, *places)):
+        return None, "paths below `/proc` lead anywhere"
+    below = (*rest, _ANY) if tree else rest
+    return Target(tuple((*place, *below) for place in sorted(places)), pattern=bool(below)), ""
 
 
 def real_path(path: str) -> str:

@@ -9,8 +9,9 @@ import msgspec
 
 from hackamore.checked.fields import brief, build, shown, suggestion
 from hackamore.errors import OptionsError, PolicyError, escape_terminal
-from hackamore.policy.paths import Target, components, is_domain, is_name, matches_target, real_path
+from hackamore.policy.paths import Target, components, is_domain, is_name, matches_target, real_path, target_of
 from hackamore.policy.rules import READERS, WRITERS, Conditions, Rule, Surroundings, checked_roots
+from hackamore.policy.scripts import domain_of
 from hackamore.policy.uses import UNKNOWN, PathUse, ProgramUse
 from hackamore.policy.verdict import STRICTNESS, Decision, Part, Verdict
 
@@ -270,9 +271,10 @@ class Policy:
                 if pattern is not None and (pattern.startswith(("/", "~")) or ".." in components(pattern)):
                     unclear.append("the pattern of `Glob` leaves its folder")
                 text = path
-                target = self._target(path, call.cwd)
+                target, problem = target_of(os.path.expanduser(path), call.cwd, self._resolve)
+                unclear += [f"the path of `{call.tool}`: {problem}"] if problem else []
         elif call.tool == "WebFetch":
-            text, domain = _domain_of(call.input.get("url"))
+            text, domain = domain_of(call.input.get("url"))
             if domain is None:
                 unclear.append("the URL of `WebFetch` has no domain that can be read")
         matching = [
@@ -284,15 +286,6 @@ class Policy:
             and (rule.rule.domain is None or (domain is not None and _domain_matches(rule, [domain])))
         ]
         return _part("tool", text, matching, call.fallback, f"No rule matches {_quoted(text)}."), unclear
-
-    def _target(self, path: str, cwd: str) -> Target:
-        whole = os.path.join(cwd, os.path.expanduser(path))
-        # Both the link and its goal count: some tools replace the one, some write through to the other.
-        folder, name = os.path.split(whole.rstrip("/") or "/")
-        places = {self._resolve(whole)}
-        if name not in ("", ".", ".."):
-            places.add(os.path.join(self._resolve(folder), name))
-        return Target(tuple(components(place) for place in sorted(places)))
 
     def _decide_uses(self, call: _Call, reading: Reading) -> list[Part]:
         parts = []
@@ -333,6 +326,15 @@ class Policy:
             if rule.path is None or _path_matches(rule, use.target):
                 matching.append(rule)
         kind = "redirect" if use.redirect else "path"
+        if use.target is not None and any(place[-1:] == ("**",) for place in use.target.places):
+            # A rule on something below a folder does not deny the whole folder: that is for a person to say.
+            unsure = [
+                rule for rule in matching if not rule.allows() and not _path_matches(rule, use.target, wholly=True)
+            ]
+            if unsure:
+                sure = [rule for rule in matching if rule not in unsure and not rule.allows()]
+                text = f"The rule {unsure[0].name!r} may concern something below {_quoted(use.text)}."
+                return _part(kind, use.text, sure, call.fallback, text)
         if use.target is None and (
             use.writes or any(rule.path is not None and not rule.allows() for rule in call.rules)
         ):
@@ -447,10 +449,10 @@ class Policy:
 # -- rules and parts ---------------------------------------------------------------------------------------------------
 
 
-def _path_matches(rule: Conditions, target: Target | None) -> bool:
+def _path_matches(rule: Conditions, target: Target | None, *, wholly: bool = False) -> bool:
     if rule.path is None or target is None:
         return False
-    return matches_target(rule.path, target, every=rule.allows()) and not (
+    return matches_target(rule.path, target, every=wholly or rule.allows()) and not (
         # A path that `not_path` may mean is not allowed; one that it may not mean is still denied.
         any(matches_target((pattern,), target, every=not rule.allows()) for pattern in rule.not_path)
     )
@@ -517,21 +519,6 @@ def _verdict(parts: list[Part], unclear: list[str], fallback: Decision) -> Verdi
 
 def _quoted(text: str) -> str:
     return f"`{escape_terminal(text, _LONGEST_TEXT)}`"
-
-
-def _domain_of(url: Any) -> tuple[str, str | None]:
-    from urllib.parse import urlsplit
-
-    if not isinstance(url, str):
-        return "WebFetch", None
-    try:
-        parts = urlsplit(url if "://" in url else f"https://{url}")
-        domain = parts.hostname
-    except ValueError:
-        return url, None
-    # Readers of URLs differ on these: another one may see another host.
-    odd = set(parts.netloc) & set("\\@%") or any(ord(letter) <= 32 or ord(letter) > 126 for letter in url)
-    return url, None if odd or not domain else domain
 
 
 # -- files -------------------------------------------------------------------------------------------------------------

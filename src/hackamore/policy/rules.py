@@ -141,7 +141,7 @@ class Rule(Checked):
             self._check_allowed()
 
     def _check_allowed(self) -> None:
-        if any(set(name) & set("*?[") for name in self.program or ()):
+        if any(set(name) & set("*?") for name in self.program or ()):
             problem = "must name each program that is allowed. A wildcard would allow programs that you never saw."
             raise wrong("program", problem)
         if "Bash" in self.tool and not (self.program or self.path or self.domain):

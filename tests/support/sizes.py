@@ -35,6 +35,7 @@ SIZES = {
     "conversations through both packages": Size(10, 200, 200),
     "runs of the real CLI": Size(20, 200, 1000),
     "recordings with hostile texts": Size(20, 100, 1000),
+    "commands of policies": Size(400, 4000, 100_000),
 }
 STORM = bool(os.environ.get("HACKAMORE_TEST_STORM"))
 _TIER = 2 if STORM else int(os.environ.get("HACKAMORE_TEST_THOROUGH") == "1")

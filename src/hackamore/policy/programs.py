@@ -10,7 +10,7 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from hackamore.policy.paths import is_name
+from hackamore.policy.paths import is_name, target_of
 from hackamore.policy.scripts import CHECKS
 from hackamore.policy.uses import CHANGE, READ, RUN, UNKNOWN, WRITE, DomainUse, PathUse, ProgramUse
 
@@ -179,6 +179,8 @@ class Programs:
             except _UnknownError as error:
                 problem = str(error)
                 use.flags |= {word.text.partition("=")[0] for word in words[1:] if word.text.startswith("-")}
+        if effect == RUN and (here := target_of(".", cwd, self._shell.resolve)[0]) is not None:
+            use.paths.append(PathUse(cwd or "", here, writes=False))
         place = first.text if folder else ""
         found = ProgramUse(
             name, place, verb, frozenset(use.flags), effect, text, problem, tuple(use.paths), tuple(use.domains)
@@ -279,6 +281,7 @@ class Programs:
                 return
             else:
                 self._operand(use, row, word, whole)
+                whole = whole or bool(stops)
                 number += 1
         if row.operands[-1] == "command" and not options.get("may_lack"):
             raise _UnknownError("the program that it runs is missing")

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from hackamore.checked.fields import Checked, choice, fail, name_text, number, option, optional, shown, strings, wrong
 from hackamore.errors import OptionsError, PolicyError
 from hackamore.policy.paths import components, is_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from hackamore.policy.verdict import Decision
 
+Names: TypeAlias = "str | Sequence[str]"
+Examples: TypeAlias = "str | Mapping[str, Any] | Sequence[str | Mapping[str, Any]]"
 EFFECTS = ("read", "write", "run", "change", "any")
 """The effects of a program, from the weakest to the strongest. `any` is also for arguments that the table of programs does not know."""
 ANNOTATIONS = {
@@ -78,42 +80,42 @@ class Rule(Checked):
     """`allow`, `ask` or `deny`. If several rules match a part of a call, the strictest one wins, in any order."""
     name: str = option(name_text, default="")
     """The name in verdicts; by default the number of the rule."""
-    tool: tuple[str, ...] = option(_names, default=())
+    tool: Names = option(_names, default=())
     """Names of tools (`Edit`, `mcp__github__*`). By default `Bash` for rules with a program, `mcp__*` with a server, else all."""
-    program: tuple[str, ...] | None = option(optional(_names), default=None)
+    program: Names | None = option(optional(_names), default=None)
     """Programs of shell commands: names without a folder, or whole paths. A rule that allows names them without wildcards."""
-    verb: tuple[str, ...] | None = option(optional(_names), default=None)
+    verb: Names | None = option(optional(_names), default=None)
     """Words behind the program that say what it does: `status`, `remote show`."""
-    flags: tuple[str, ...] | None = option(optional(_names), default=None)
+    flags: Names | None = option(optional(_names), default=None)
     """Flags of the program. A rule that allows takes no other flags; a rule that asks or denies matches if one of them is there."""
-    not_flags: tuple[str, ...] | None = option(optional(_names), default=None)
+    not_flags: Names | None = option(optional(_names), default=None)
     """Flags with which the rule does not match."""
     effect: str | None = option(optional(choice(*EFFECTS)), default=None)
     """The strongest effect that a rule allows, the weakest that it denies: `read`, `write` (files), `run` (code of the project), `change`
     (everything else), by the table of programs. `any` also allows arguments that are not in the table."""
-    path: tuple[str, ...] | None = option(optional(_patterns), default=None)
+    path: Names | None = option(optional(_patterns), default=None)
     """Patterns of paths, resolved with their symlinks: `{repo}/**`, `~/.ssh/**`, `**/.env`. `**` is any number of folders."""
-    not_path: tuple[str, ...] | None = option(optional(_patterns), default=None)
+    not_path: Names | None = option(optional(_patterns), default=None)
     """Paths that `path` does not mean."""
-    domain: tuple[str, ...] | None = option(optional(_names), default=None)
+    domain: Names | None = option(optional(_names), default=None)
     """Domains of `WebFetch` and of programs that download: `example.com`, `*.example.com`."""
-    server: tuple[str, ...] | None = option(optional(_names), default=None)
+    server: Names | None = option(optional(_names), default=None)
     """MCP servers of a tool, the middle of `mcp__github__create_issue`."""
     annotation: str | None = option(
         optional(choice(*ANNOTATIONS, *(f"not {name}" for name in ANNOTATIONS))), default=None
     )
     """An annotation of the MCP tool: `read_only`, `destructive`, `idempotent` or `open_world`; with `not` in front, its absence."""
-    agent: tuple[str, ...] | None = option(optional(_names), default=None)
+    agent: Names | None = option(optional(_names), default=None)
     """Types of subagents; `main` is the agent of the conversation."""
-    tags: Mapping[str, tuple[str, ...]] | None = option(optional(_tags), default=None)
+    tags: Mapping[str, Names] | None = option(optional(_tags), default=None)
     """Tags of the host with the values that match; all of them have to."""
     spent_over: float | None = option(optional(number(0)), default=None)
     """US dollars: the rule counts only after the session has cost more."""
     reason: str = option(name_text, default="")
     """The sentence that people and the model get."""
-    match: tuple[Any, ...] = option(_examples, default=())
+    match: Examples = option(_examples, default=())
     """Examples that the rule decides: commands, paths, URLs, or tables with `tool` and `input`. They are checked at load."""
-    not_match: tuple[Any, ...] = option(_examples, default=())
+    not_match: Examples = option(_examples, default=())
     """Examples that the rule does not decide."""
 
     if not TYPE_CHECKING:
@@ -173,7 +175,7 @@ class Conditions:
         )
 
     def _patterns(
-        self, patterns: tuple[str, ...] | None, field: str, roots: Mapping[str, str]
+        self, patterns: Names | None, field: str, roots: Mapping[str, str]
     ) -> tuple[tuple[str, ...], ...] | None:
         if patterns is None:
             return None

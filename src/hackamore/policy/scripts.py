@@ -25,12 +25,10 @@ _SQL_WORDS = re.compile(
     re.IGNORECASE,
 )
 _SQL_CALLS = re.compile(r"\b(\w+)\s*\(", re.IGNORECASE)
-_SQL_FUNCTIONS = frozenset(
-    re.findall(
-        r"\w+",
-        "count sum min max avg abs round lower upper length coalesce cast now date time datetime strftime substr substring trim in and or as "
-        "on using where over values exists not distinct from select group_concat string_agg date_trunc extract ifnull nullif version",
-    )
+_SQL_FUNCTIONS = re.compile(
+    "count|sum|min|max|avg|abs|round|lower|upper|length|coalesce|cast|now|date|time|datetime|strftime|substr|substring|trim|in|and|or|as|on|"
+    "using|where|over|values|exists|not|distinct|from|select|group_concat|string_agg|date_trunc|extract|ifnull|nullif|version",
+    re.IGNORECASE,
 )
 
 
@@ -54,11 +52,12 @@ def _sql(text: str) -> str:
     if len(statements) > 1:
         return "it has several statements"
     for part in statements:
-        calls = {name.lower() for name in _SQL_CALLS.findall(part)}
+        unknown = not all(map(_SQL_FUNCTIONS.fullmatch, _SQL_CALLS.findall(part)))
         if (
             not _SQL.match(part)
+            or re.search(r"^\s*[.\\].*[^\w\s.*+\\]|\n\s*[.\\]|\s[\\]", part)
             or _SQL_WORDS.search(part)
-            or calls - _SQL_FUNCTIONS
+            or unknown
             or "\\!" in part
             or "|" in part.replace("||", "")
         ):

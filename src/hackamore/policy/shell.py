@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 _LONGEST = 16_384
 _MOST_USES = 200
 _DEEPEST = 40
-_BLANK = re.compile(rb"(?:[ \t\n]|\\\n)*")
+# A backslash at the end of a line joins what stands on both sides, so that it separates nothing.
+_BLANK = re.compile(rb"(?:(?:\\\n)*[ \t\n](?:[ \t\n]|\\\n)*)?")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff]")
 _ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", "'": "'", '"': '"'}
 _HARMLESS_FILES = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty")
@@ -41,6 +42,7 @@ class _Grammar(NamedTuple):
     tokens: frozenset[str]
     redirects: frozenset[str]
     tests: frozenset[str]
+    reserved: frozenset[str]
 
 
 @cache
@@ -58,7 +60,13 @@ def _grammar() -> _Grammar:
     parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
     tokens = {name: frozenset(found) for name, found in table["tokens"].items()}
     return _Grammar(
-        parser.parse, table["statements"], table["words"], tokens["statements"], tokens["redirects"], tokens["tests"]
+        parser.parse,
+        table["statements"],
+        table["words"],
+        tokens["statements"],
+        tokens["redirects"],
+        tokens["tests"],
+        tokens["reserved"],
     )
 
 
@@ -154,6 +162,8 @@ class _Reader:
         return found
 
     def _sequence(self, node: Any, cwd: str | None) -> str | None:
+        if node.type == "compound_statement" and node.text[1:2] not in b" \t\n":
+            raise _UnclearError(f"`{_short(node)}`")
         for child in node.children:
             before = cwd
             cwd = self.statement(child, cwd)
@@ -267,8 +277,10 @@ class _Reader:
             after = self.statement(body, cwd)
         else:
             redirects = node.children
+        # The redirect behind a list is one of its last command, behind a `cd` of the list.
+        place = cwd if after == cwd else None
         for redirect in redirects:
-            self._redirect(redirect, cwd)
+            self._redirect(redirect, place)
         return after
 
     def _redirect(self, node: Any, cwd: str | None) -> None:
@@ -308,7 +320,11 @@ class _Reader:
 
     def _command(self, node: Any, cwd: str | None) -> str | None:
         words: list[Word] = []
+        end, first = -1, node.children[0].type
         for child in node.children:
+            if child.start_byte == end and child.type != "file_redirect":  # to the shell it is one word
+                raise _UnclearError(f"`{_short(node)}`")
+            end = child.end_byte
             if child.type == "command_name":
                 if len(child.children) != 1:
                     raise _UnclearError(f"`{_short(node)}`")
@@ -323,6 +339,10 @@ class _Reader:
                 raise _UnclearError(f"`{_short(node)}` ({child.type.replace('_', ' ')})")
             else:
                 words.append(Word(child.text.decode()))
+        if words and (
+            words[0].text in self._grammar.reserved or (words[0].text == "time" and first.endswith("redirect"))
+        ):
+            raise _UnclearError(f"`{_short(node)}`")
         return self._programs.read(words, cwd)
 
     # -- words -----------------------------------------------------------------------------------------------------------

@@ -22,8 +22,9 @@ def main(seed: int, number: int) -> int:
     for count in range(1, number + 1):
         command = any_of(random, texts)
         for policy in policies:
-            decisions[policy.decide("Bash", {"command": command}, cwd=ROOT).decision] += 1
-            if problem := contradiction(policy, command):
+            verdict = policy.decide("Bash", {"command": command}, cwd=ROOT)
+            decisions[verdict.decision] += 1
+            if problem := contradiction(verdict, command):
                 found += 1
                 print(problem, flush=True)
         if count % 20_000 == 0:

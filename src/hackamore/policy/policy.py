@@ -174,18 +174,22 @@ class Policy:
 
     @classmethod
     def read_only(cls) -> Policy:
-        """Return the shipped policy for agents that only read; its file is `hackamore/policy/read_only.toml`, to be copied."""
+        """Return the shipped policy for agents that only read.
+
+        Returns:
+            The policy of `hackamore/policy/read_only.toml`, a file to copy.
+        """
         return cls.load(os.path.join(os.path.dirname(__file__), "read_only.toml"))
 
     @classmethod
     def coding(cls, root: str | os.PathLike[str]) -> Policy:
-        """Return the shipped policy for agents that work in a folder; its file is `hackamore/policy/coding.toml`, to be copied.
+        """Return the shipped policy for agents that work in a folder.
 
         Args:
             root: the folder that the agent may change.
 
         Returns:
-            The policy, with the root `{root}`.
+            The policy of `hackamore/policy/coding.toml`, a file to copy.
         """
         return cls.load(os.path.join(os.path.dirname(__file__), "coding.toml"), roots={"root": root})
 

@@ -118,15 +118,12 @@ class Rule(Checked):
     not_match: Examples = option(_examples, default=())
     """Examples that the rule does not decide."""
 
-    if not TYPE_CHECKING:
-
-        def __init__(self, *positional, **given):
-            try:
-                super().__init__(*positional, **given)
-            except PolicyError:
-                raise
-            except OptionsError as error:
-                raise PolicyError(str(error), rule=str(given.get("name", "")), field=error.field) from None
+    def _fill(self, given: dict[str, Any]) -> None:
+        name = given.get("name")
+        try:
+            super()._fill(given)
+        except OptionsError as error:
+            raise PolicyError(str(error), rule=name if isinstance(name, str) else "", field=error.field) from None
 
     def _check_together(self) -> None:
         values: dict[str, Any] = self.__dict__

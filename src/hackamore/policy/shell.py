@@ -230,6 +230,8 @@ class _Reader:
         return cwd if clear else None
 
     def _test(self, node: Any, cwd: str | None) -> str | None:
+        if not re.match(rb"\[\[?[ \t]", node.text):
+            raise _UnclearError(f"the test `{_short(node)}`")
         for leaf in _leaves(node):
             text = leaf.text.decode()
             if leaf.parent.type == "simple_expansion" and (

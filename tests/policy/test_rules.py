@@ -63,7 +63,24 @@ def test_paths_are_resolved_with_their_links(tmp_path: Path) -> None:
     ):
         assert decision(policy, "Edit", {"file_path": path}, cwd=root) != "allow", path
     assert decision(policy, "Edit", {}) == "ask"
-    assert decision(policy, "Edit", {"file_path": 3}) == "ask"
+    odd: tuple[Any, ...] = (3, "", "a\0b", "\ud800", "a/" * 5000, "a" * 5000, "*" * 300)
+    for value in odd:
+        assert decision(policy, "Edit", {"file_path": value}, cwd=root) == "ask"
+
+
+def test_a_folder_that_git_changes_to_counts_for_its_paths() -> None:
+    policy = Policy([Rule(program="git", decision="allow"), Rule(tool="Read", path="/etc/shadow", decision="deny")])
+    assert bash(policy, "git -C /etc log") == "allow"
+    assert bash(policy, "git -C / diff --no-index a etc/shadow") == "deny"
+    inside = Policy([Rule(program="git", verb="commit", path="/work/**", decision="allow")])
+    assert [
+        bash(inside, f"{command}commit -m x") for command in ("git ", "git -C sub ", "git -C .. ", "cd /tmp && git ")
+    ] == [
+        "allow",
+        "allow",
+        "ask",
+        "ask",
+    ]
 
 
 def test_the_resolver_can_be_replaced() -> None:
@@ -150,7 +167,7 @@ def test_flags_narrow_a_rule_that_allows_and_widen_one_that_denies() -> None:
 def test_shell_paths_are_decided_like_those_of_the_file_tools(tmp_path: Path) -> None:
     policy = Policy(
         [
-            Rule(program=["cat", "touch", "rm", "cp", "cd"], decision="allow"),
+            Rule(program=["cat", "touch", "rm", "cp", "cd", "command", "time", "find"], decision="allow"),
             Rule(tool="Write", path="{root}/**", decision="allow"),
             Rule(name="keys", tool="Read", path="**/*.key", decision="deny"),
         ],
@@ -178,6 +195,13 @@ def test_shell_paths_are_decided_like_those_of_the_file_tools(tmp_path: Path) ->
         "touch /proc/self/cwd/b",
         "touch {a,/etc/b}",
         "touch $x",
+        "command cd /etc && touch b",
+        "time cd .. && touch b",
+        "find / -execdir touch b \\;",
+        "cd link/.. && touch b",
+        "touch x'y'~/b",
+        "touch " + "a/" * 2000,
+        "touch " + "a" * 300,
         "touch 'a'$x",
         "touch *",
         "cat a >> link/x",

@@ -116,14 +116,19 @@ def target_of(
     if cwd is None and not path.startswith("/"):
         return None, "the folder that it starts in is not known"
     whole = components(os.path.join(cwd or "/", path))
+    if len(whole) > 200 or any(len(part) > 255 for part in whole):
+        return None, "it is too long"
     at = next((number for number, part in enumerate(whole) if wild and set(part) & set("*?[")), len(whole))
     fixed, rest = whole[:at], whole[at:]
     if ".." in rest:
         return None, "it has `..` behind a wildcard"
     # Both a link and its goal count: some programs replace the one, some write through to the other.
-    places = {components(resolve("/" + "/".join(fixed)))}
-    if fixed and fixed[-1] not in (".", ".."):
-        places.add((*components(resolve("/" + "/".join(fixed[:-1]))), fixed[-1]))
+    try:
+        places = {components(resolve("/" + "/".join(fixed)))}
+        if fixed and fixed[-1] not in (".", ".."):
+            places.add((*components(resolve("/" + "/".join(fixed[:-1]))), fixed[-1]))
+    except (OSError, ValueError) as error:
+        return None, f"it cannot be resolved ({type(error).__name__})"
     if any("proc" in place[:1] for place in (whole, *places)):
         return None, "paths below `/proc` lead anywhere"
     below = (*rest, _ANY) if tree else rest

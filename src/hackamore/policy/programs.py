@@ -136,6 +136,7 @@ class _Use:
         self.cwd = cwd
         self.flags: set[str] = set()
         self.replaced = ""
+        self.moved = False
         self.operands: list[Word] = []
         self.paths: list[PathUse] = []
         self.domains: list[DomainUse] = []
@@ -179,14 +180,14 @@ class Programs:
             except _UnknownError as error:
                 problem = str(error)
                 use.flags |= {word.text.partition("=")[0] for word in words[1:] if word.text.startswith("-")}
-        if effect == RUN and (here := target_of(".", cwd, self._shell.resolve)[0]) is not None:
+        if effect == RUN and (here := target_of(".", use.cwd, self._shell.resolve)[0]) is not None:
             use.paths.append(PathUse(cwd or "", here, writes=False))
         place = first.text if folder else ""
         found = ProgramUse(
             name, place, verb, frozenset(use.flags), effect, text, problem, tuple(use.paths), tuple(use.domains)
         )
         self._shell.uses.insert(at, found)
-        return cwd
+        return None if use.moved or name in ("pushd", "popd", "chdir") else cwd
 
     def _change_folder(self, words: Sequence[Word], cwd: str | None, text: str) -> str | None:
         self._shell.uses.append(ProgramUse("cd", "", (), frozenset(), READ, text))
@@ -293,7 +294,8 @@ class Programs:
             inner = [self._with_items(word, use.replaced) for word in inner]
         elif row.options.get("appends"):
             inner.append(Word("", literal=False, splits=True))
-        self.read(inner, use.cwd)
+        # `command cd` and `time cd` move the shell itself.
+        use.moved = self.read(inner, use.cwd) != use.cwd
 
     @staticmethod
     def _with_items(word: Word, mark: str) -> Word:
@@ -388,7 +390,7 @@ class Programs:
             ):
                 if not inner:
                     break
-                self.read(inner, use.cwd)
+                self.read(inner, None if words[number].text == "-execdir" else use.cwd)
                 return len(inner) + 2
             # A found path begins with the place of the search.
             if word.literal and word.text == "{}" and len(use.operands) <= 1:
@@ -421,6 +423,9 @@ class Programs:
         if options.get("last") and given:
             *given, last = given
             self._role_of_word(use, options["last"], last)
+            for word in given:  # the last word may be a folder
+                if word.literal and not word.wild and (name := word.text.rstrip("/").rpartition("/")[2]):
+                    self._role_of_word(use, options["last"], last._replace(text=f"{last.text}/{name}"))
         for number, word in enumerate(given):
             if not roles:
                 break
@@ -436,6 +441,14 @@ class Programs:
         if role == "tree" and not use.flags & {"-r", "-R", "--recursive"}:
             role = "write"
         if role in ("list", "rev") and (not word.literal or word.splits):
+            return
+        if role == "cd":
+            self._shell.path(word, use.cwd, writes=False)
+            known = (
+                word.literal and not (word.wild or word.splits) and (use.cwd is not None or word.text.startswith("/"))
+            )
+            use.cwd = os.path.join(use.cwd or "/", word.text) if known else None
+            use.paths += [PathUse(word.text, target_of(".", use.cwd, self._shell.resolve)[0], writes=False)]
             return
         if role in ("read", "<", "list", "rev", "write", ">", "tree"):
             found = self._shell.path(word, use.cwd, writes=role in ("write", ">", "tree"), tree=role == "tree")
@@ -458,4 +471,4 @@ class Programs:
             raise _UnknownError(f"the word {word.text!r} is not in the table")
 
 
-_ROLES = frozenset({"read", "<", "list", "rev", "write", ">", "tree", "shell"})
+_ROLES = frozenset({"cd", "read", "<", "list", "rev", "write", ">", "tree", "shell"})

@@ -94,7 +94,7 @@ def _setting(text: str) -> str:
 def _binding(text: str) -> str:
     return (
         ""
-        if re.fullmatch(r"(?:[^:,]+:[a-z-]+(?:\+[a-z-]+)*,?)+", text)
+        if re.fullmatch(r"[^:,]+:[a-z+-]+(?:,[^:,]+:[a-z+-]+)*", text)
         else f"the binding {text[:60]!r} may run a program"
     )
 

@@ -395,6 +395,8 @@ class _Reader:
 
     def _joined_word(self, node: Any, cwd: str | None) -> Word:
         parts = [self.word(child, cwd) for child in node.children]
+        if any(child.text.startswith(b"~") for child in node.children[1:]):  # it stands for itself
+            raise _UnclearError(f"`{_short(node)}`")
         raw = "".join(child.text.decode() for child in node.children if child.type == "word")
         text, literal = "", True
         for part in parts:

@@ -353,6 +353,17 @@ def test_a_command_that_is_missing_or_not_a_text_is_not_allowed() -> None:
         assert POLICY.decide("Bash", given).decision == "ask"
 
 
+def test_a_rule_on_the_whole_shell_denies_also_what_cannot_be_read() -> None:
+    policy = Policy(
+        [Rule(program="ls", decision="allow"), Rule(name="no shell", tool="Bash", agent="reviewer", decision="deny")]
+    )
+    for command in ("ls", "ls (", "", "x=${x%%]*}"):
+        verdict = policy.decide("Bash", {"command": command}, agent="reviewer")
+        assert (verdict.decision, verdict.rule) == ("deny", "no shell")
+    assert policy.decide("Bash", {"command": "ls"}).decision == "allow"
+    assert policy.decide("Bash", {"command": "ls", "dangerouslyDisableSandbox": True}).decision == "ask"
+
+
 def test_a_verdict_says_what_was_not_understood() -> None:
     verdict = POLICY.decide("Bash", {"command": "ls; x=${x%%]*}; rm x"}, cwd="/work")
     assert verdict.decision == "ask"

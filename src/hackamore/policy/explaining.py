@@ -9,13 +9,12 @@ from hackamore.errors import PolicyError
 from hackamore.policy.verdict import STRICTNESS
 
 if TYPE_CHECKING:
-    from hackamore.policy.uses import Reading
     from hackamore.policy.verdict import Decision, Verdict
 
 _KEYS = ("name", "decision", "command", "tool", "input", "agent", "spent", "tags", "annotations", "cwd", "person")
 
 
-def explanation(tool: str, verdict: Verdict, reading: Reading | None) -> str:
+def explanation(tool: str, verdict: Verdict) -> str:
     """Return the explanation of a verdict."""
     rule = f" by the rule {verdict.rule!r}" if verdict.rule else ""
     lines = [f"{verdict.decision}{rule}: {verdict.reason}"]

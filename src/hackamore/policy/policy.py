@@ -16,9 +16,7 @@ from hackamore.policy.uses import UNKNOWN, PathUse, ProgramUse
 from hackamore.policy.verdict import STRICTNESS, Decision, Part, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from hackamore.policy.uses import Reading
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 _PATH_INPUTS = {
     "Glob": "path",
@@ -242,27 +240,14 @@ class Policy:
         """
         around = Surroundings(agent or "main", spent, tags or {}, annotations or {})
         call = _Call(tool_name, tool_input, around, os.fspath(cwd or os.getcwd()), "ask" if person else "deny")
-        return self._decide(self._conditions, call)[0]
+        return self._decide(self._conditions, call)
 
-    def _decide(self, conditions: list[Conditions], call: _Call) -> tuple[Verdict, Reading | None]:
+    def _decide(self, conditions: list[Conditions], call: _Call) -> Verdict:
         call = call._replace(rules=tuple(rule for rule in conditions if rule.holds(call.tool, call.surroundings)))
-        reading = None
-        if call.tool == "Bash":
-            reading = self._read(call)
-            parts, unclear = self._decide_uses(call, reading), list(reading.cannot_tell)
-        else:
-            part, unclear = self._decide_tool(call)
-            parts = [part]
-        if not parts and not unclear:
-            unclear = ["the command is empty"]
-        return _verdict(parts, unclear, call.fallback), reading
+        parts, unclear = (self._decide_command if call.tool == "Bash" else self._decide_tool)(call)
+        return _verdict(parts, unclear, call.fallback)
 
-    def _read(self, call: _Call) -> Reading:
-        from hackamore.policy.shell import read_command
-
-        return read_command(call.input.get("command"), call.cwd, self._resolve)
-
-    def _decide_tool(self, call: _Call) -> tuple[Part, list[str]]:
+    def _decide_tool(self, call: _Call) -> tuple[list[Part], list[str]]:
         text, target, domain, unclear = call.tool, None, None, []
         if call.tool in READERS or call.tool in WRITERS:
             path = call.input.get(_PATH_INPUTS.get(call.tool, "file_path"))
@@ -289,10 +274,20 @@ class Policy:
             and (rule.path is None or _path_matches(rule, target))
             and (rule.rule.domain is None or (domain is not None and _domain_matches(rule, [domain])))
         ]
-        return _part("tool", text, matching, call.fallback, f"No rule matches {_quoted(text)}."), unclear
+        return [_part("tool", text, matching, call.fallback, f"No rule matches {_quoted(text)}.")], unclear
 
-    def _decide_uses(self, call: _Call, reading: Reading) -> list[Part]:
-        parts = []
+    def _decide_command(self, call: _Call) -> tuple[list[Part], list[str]]:
+        from hackamore.policy.shell import read_command
+
+        reading = read_command(call.input.get("command"), call.cwd, self._resolve)
+        unclear = list(reading.cannot_tell)
+        if call.input.get("dangerouslyDisableSandbox"):
+            unclear.append("the command leaves the sandbox")
+        if not reading.uses and not unclear:
+            unclear.append("the command is empty")
+        # Rules on all of `Bash` ask or deny, also about a command that cannot be read; they never allow.
+        whole = [rule for rule in call.rules if rule.concerns("Bash") and rule.is_whole() and not rule.allows()]
+        parts = [_part("tool", "Bash", whole, call.fallback, "")] if whole else []
         for use in reading.uses:
             if isinstance(use, ProgramUse):
                 matching = [rule for rule in call.rules if rule.concerns("Bash") and _program_matches(rule, use)]
@@ -307,28 +302,19 @@ class Policy:
                     if rule.rule.domain is not None
                     and rule.rule.program is None
                     and (rule.concerns("Bash") or rule.concerns("WebFetch"))
-                    and _domain_matches(rule, [use.domain])
+                    and _domain_matches(rule, [use])
                 ]
-                parts.append(_part("domain", use.domain, matching, "allow", "The rule of the program decides."))
-        return parts
+                parts.append(_part("domain", use, matching, "allow", "The rule of the program decides."))
+        return parts, unclear
 
     def _decide_path(self, call: _Call, use: PathUse) -> Part:
         tools = WRITERS[:2] if use.writes else READERS[:1]
         matching = []
         for rule in call.rules:
-            if (
-                rule.rule.program is not None
-                or rule.rule.domain is not None
-                or rule.rule.annotation
-                or rule.rule.server
-            ):
-                continue
-            if rule.path is None and (rule.allows() or rule.concerns("Bash")):
-                continue  # A rule on whole tools allows no path of a shell command.
-            if not any(map(rule.concerns, (*tools, "Bash"))):
-                continue
-            if rule.path is None or _path_matches(rule, use.target):
-                matching.append(rule)
+            # A rule on a whole tool allows no path of a shell command.
+            fits = rule.is_whole() and not rule.allows() and not rule.concerns("Bash")
+            if rule.rule.program is None and rule.rule.domain is None and (fits or _path_matches(rule, use.target)):
+                matching += [rule] if any(map(rule.concerns, (*tools, "Bash"))) else []
         kind = "redirect" if use.redirect else "path"
         if use.target is not None and any(place[-1:] == ("**",) for place in use.target.places):
             # A rule on something below a folder does not deny the whole folder: that is for a person to say.
@@ -367,12 +353,7 @@ class Policy:
         Args:
             tool_name: the name of the tool, such as `Bash`.
             tool_input: its input.
-            agent: as in `decide`.
-            spent: as in `decide`.
-            tags: as in `decide`.
-            annotations: as in `decide`.
-            cwd: as in `decide`.
-            person: as in `decide`.
+            agent, spent, tags, annotations, cwd, person: as in `decide`.
 
         Returns:
             A text of some lines.
@@ -384,7 +365,7 @@ class Policy:
 
         around = Surroundings(agent or "main", spent, tags or {}, annotations or {})
         call = _Call(tool_name, tool_input, around, os.fspath(cwd or os.getcwd()), "ask" if person else "deny")
-        return explanation(tool_name, *self._decide(self._conditions, call))
+        return explanation(tool_name, self._decide(self._conditions, call))
 
     def test(self, path: str | os.PathLike[str]) -> tuple[CaseResult, ...]:
         """Run the cases of a TOML file.
@@ -441,7 +422,7 @@ class Policy:
         cwd = more.get("cwd") or next(iter(self._roots.values()), "/")
         surroundings = Surroundings(agent, float(more.get("spent", float("inf"))), tags, annotations)
         given = {key: self._with_roots(part) for key, part in given.items()}
-        return self._decide([rule], _Call(name, given, surroundings, self._with_roots(cwd)))[0]
+        return self._decide([rule], _Call(name, given, surroundings, self._with_roots(cwd)))
 
     def _with_roots(self, value: Any) -> Any:
         if isinstance(value, str):
@@ -462,17 +443,16 @@ def _path_matches(rule: Conditions, target: Target | None, *, wholly: bool = Fal
     )
 
 
-def _domain_matches(rule: Conditions, domains: list[str]) -> bool:
+def _domain_matches(rule: Conditions, domains: Sequence[str]) -> bool:
     found = [any(is_domain(pattern, domain) for pattern in rule.rule.domain or ()) for domain in domains]
     return bool(found) and (all(found) if rule.allows() else any(found))
 
 
 def _program_matches(rule: Conditions, use: ProgramUse) -> bool:
     fields, allows = rule.rule, rule.allows()
-    if fields.program is None:
-        # A rule on all of Bash asks or denies; it never allows.
-        return not allows and fields.path is None and fields.domain is None
-    if not any(name == use.name if allows else is_name(name, use.name) or name == use.place for name in fields.program):
+    if fields.program is None or not any(
+        name == use.name if allows else is_name(name, use.name) or name == use.place for name in fields.program
+    ):
         return False
     if rule.verbs is not None and not any(
         len(verb) <= len(use.verb) and all(map(is_name, verb, use.verb)) for verb in rule.verbs
@@ -493,7 +473,7 @@ def _program_matches(rule: Conditions, use: ProgramUse) -> bool:
         found = [_path_matches(rule, path.target) for path in use.paths]
         if not found or not (all(found) if allows else any(found)):
             return False
-    return fields.domain is None or _domain_matches(rule, [domain.domain for domain in use.domains])
+    return fields.domain is None or _domain_matches(rule, use.domains)
 
 
 def _part(kind: Any, text: str, matching: list[Conditions], fallback: Decision, missing: str) -> Part:

@@ -11,8 +11,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from hackamore.policy.paths import is_name, target_of
-from hackamore.policy.scripts import CHECKS
-from hackamore.policy.uses import CHANGE, READ, RUN, UNKNOWN, WRITE, DomainUse, PathUse, ProgramUse
+from hackamore.policy.scripts import CHECKS, domain_of
+from hackamore.policy.uses import CHANGE, READ, RUN, UNKNOWN, WRITE, PathUse, ProgramUse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,7 +46,7 @@ class Shell(Protocol):
     """The reader of a command, for programs that use paths and run other programs."""
 
     resolve: Callable[[str], str]
-    uses: list[ProgramUse | PathUse | DomainUse]
+    uses: list[ProgramUse | PathUse | str]
     unclear: list[str]
 
     def path(
@@ -139,7 +139,7 @@ class _Use:
         self.moved = False
         self.operands: list[Word] = []
         self.paths: list[PathUse] = []
-        self.domains: list[DomainUse] = []
+        self.domains: list[str] = []
 
 
 class Programs:
@@ -463,10 +463,8 @@ class Programs:
             if problem := CHECKS[role](word.text):
                 raise _UnknownError(problem)
             if role == "url":
-                from hackamore.policy.scripts import domain_of
-
-                use.domains.append(found_domain := DomainUse(domain_of(word.text)[1] or ""))
-                self._shell.uses.append(found_domain)
+                use.domains.append(domain_of(word.text)[1] or "")
+                self._shell.uses.append(use.domains[-1])
         elif not any(is_name(value, word.text) for value in role.split("|")):
             raise _UnknownError(f"the word {word.text!r} is not in the table")
 

@@ -197,6 +197,10 @@ class Conditions:
         """Return whether the rule allows."""
         return self.decision == "allow"
 
+    def is_whole(self) -> bool:
+        """Return whether the rule is about whole tools, not about paths, domains or programs."""
+        return self.path is None and self.rule.domain is None and self.rule.program is None
+
     def concerns(self, tool: str) -> bool:
         """Return whether the rule names a tool."""
         return any(is_name(pattern, tool) for pattern in self.rule.tool)

@@ -19,7 +19,7 @@ from hackamore.policy.uses import PathUse, Reading
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from hackamore.policy.uses import DomainUse, ProgramUse
+    from hackamore.policy.uses import ProgramUse
 
 _LONGEST = 16_384
 _MOST_USES = 200
@@ -105,7 +105,7 @@ class _Reader:
     def __init__(self, grammar: _Grammar, resolve: Callable[[str], str]) -> None:
         self._grammar = grammar
         self.resolve = resolve
-        self.uses: list[ProgramUse | PathUse | DomainUse] = []
+        self.uses: list[ProgramUse | PathUse | str] = []
         self.unclear: list[str] = []
         self._programs = Programs(self)
         self._depth = 0

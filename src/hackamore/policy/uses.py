@@ -22,12 +22,6 @@ class PathUse(NamedTuple):
     problem: str = ""
 
 
-class DomainUse(NamedTuple):
-    """A domain that a program connects to."""
-
-    domain: str
-
-
 class ProgramUse(NamedTuple):
     """A program with its arguments, as far as the table of programs knows them."""
 
@@ -42,11 +36,12 @@ class ProgramUse(NamedTuple):
     problem: str = ""
     """The reason why the effect is unknown."""
     paths: tuple[PathUse, ...] = ()
-    domains: tuple[DomainUse, ...] = ()
+    domains: tuple[str, ...] = ()
 
 
 class Reading(NamedTuple):
     """A shell command, taken apart."""
 
-    uses: tuple[ProgramUse | PathUse | DomainUse, ...]
+    uses: tuple[ProgramUse | PathUse | str, ...]
+    """Programs, paths and (as texts) domains."""
     cannot_tell: tuple[str, ...]

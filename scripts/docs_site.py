@@ -59,6 +59,11 @@ API: dict[str, tuple[str, str, str]] = {
         "Limits of cost and tokens, accounts and prices.",
         "hackamore.budgets.budget hackamore.activity.prices",
     ),
+    "policy": (
+        "Policies",
+        "Rules on tool calls, verdicts and their parts.",
+        "hackamore.policy.policy hackamore.policy.rules hackamore.policy.verdict",
+    ),
     "telemetry": (
         "Telemetry and observers",
         "Spans and metrics of OpenTelemetry, and the methods of observers.",

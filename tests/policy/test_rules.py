@@ -83,6 +83,21 @@ def test_a_folder_that_git_changes_to_counts_for_its_paths() -> None:
     ]
 
 
+def test_a_search_below_a_protected_folder_is_asked_about() -> None:
+    policy = Policy(
+        [
+            Rule(program=["grep", "rg"], decision="allow"),
+            Rule(tool="Read", path=["/home/a/.ssh/**", "**/.env"], decision="deny"),
+        ]
+    )
+    for command in ("grep x a", "grep -rn x src", "rg x src", "grep x /home/a"):
+        assert bash(policy, command) == "allow", command
+    for command in ("grep -r x /home", "rg x /home/a", "rg x /", "grep --recursive x ~/../../home"):
+        assert bash(policy, command) == "ask", command
+    for command in ("grep -r x /home/a/.ssh", "grep x .env", "rg x src/.env"):
+        assert bash(policy, command) == "deny", command
+
+
 def test_the_resolver_can_be_replaced() -> None:
     policy = Policy(
         [Rule(tool="Read", path="/real/**", decision="allow")], resolve=lambda path: path.replace("/link", "/real")

@@ -318,9 +318,16 @@ class Policy:
         kind = "redirect" if use.redirect else "path"
         if use.target is not None and any(place[-1:] == ("**",) for place in use.target.places):
             # A rule on something below a folder does not deny the whole folder: that is for a person to say.
+            itself = use.target._replace(places=tuple(place[:-1] for place in use.target.places))
             unsure = [
-                rule for rule in matching if not rule.allows() and not _path_matches(rule, use.target, wholly=True)
+                rule
+                for rule in matching
+                if not (rule.allows() or _path_matches(rule, use.target, wholly=True) or _path_matches(rule, itself))
             ]
+            if use.walks:
+                places = [rule for rule in unsure if _path_matches(rule, use.target, anchored=True)]
+                matching = [rule for rule in matching if rule not in unsure or rule in places]
+                unsure = places
             if unsure:
                 sure = [rule for rule in matching if rule not in unsure and not rule.allows()]
                 text = f"The rule {unsure[0].name!r} may concern something below {_quoted(use.text)}."
@@ -434,10 +441,11 @@ class Policy:
 # -- rules and parts ---------------------------------------------------------------------------------------------------
 
 
-def _path_matches(rule: Conditions, target: Target | None, *, wholly: bool = False) -> bool:
+def _path_matches(rule: Conditions, target: Target | None, *, wholly: bool = False, anchored: bool = False) -> bool:
     if rule.path is None or target is None:
         return False
-    return matches_target(rule.path, target, every=wholly or rule.allows()) and not (
+    patterns = tuple(pattern for pattern in rule.path if not anchored or pattern[:1] != ("**",))
+    return matches_target(patterns, target, every=wholly or rule.allows()) and not (
         # A path that `not_path` may mean is not allowed; one that it may not mean is still denied.
         any(matches_target((pattern,), target, every=not rule.allows()) for pattern in rule.not_path)
     )

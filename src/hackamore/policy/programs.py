@@ -50,7 +50,14 @@ class Shell(Protocol):
     unclear: list[str]
 
     def path(
-        self, word: Word, cwd: str | None, *, writes: bool, redirect: bool = False, tree: bool = False
+        self,
+        word: Word,
+        cwd: str | None,
+        *,
+        writes: bool,
+        redirect: bool = False,
+        tree: bool = False,
+        walks: bool = False,
     ) -> PathUse | None:
         """Add a path."""
 
@@ -438,8 +445,9 @@ class Programs:
             raise _UnknownError(f"the word `{word.shown()}` is not expected")
         if role == "rev" and word.literal:  # a revision, a path, or `revision:path`
             word = word._replace(text=word.text.rpartition(":")[2])
-        if role == "tree" and not use.flags & {"-r", "-R", "--recursive"}:
-            role = "write"
+        deep = bool(use.flags & {"-r", "-R", "--recursive", "--dereference-recursive"})
+        walks, role = role == "walks" or (role == "walk" and deep), "read" if role in ("walk", "walks") else role
+        role = "write" if role == "tree" and not deep else role
         if role in ("list", "rev") and (not word.literal or word.splits):
             return
         if role == "cd":
@@ -451,7 +459,9 @@ class Programs:
             use.paths += [PathUse(word.text, target_of(".", use.cwd, self._shell.resolve)[0], writes=False)]
             return
         if role in ("read", "<", "list", "rev", "write", ">", "tree"):
-            found = self._shell.path(word, use.cwd, writes=role in ("write", ">", "tree"), tree=role == "tree")
+            found = self._shell.path(
+                word, use.cwd, writes=role in ("write", ">", "tree"), tree=role == "tree", walks=walks
+            )
             if found is not None:
                 use.paths.append(found)
             return
@@ -469,4 +479,4 @@ class Programs:
             raise _UnknownError(f"the word {word.text!r} is not in the table")
 
 
-_ROLES = frozenset({"cd", "read", "<", "list", "rev", "write", ">", "tree", "shell"})
+_ROLES = frozenset({"cd", "walk", "walks", "read", "<", "list", "rev", "write", ">", "tree", "shell"})

@@ -14,7 +14,7 @@ _SED_ONE = (
     r"(?:[pdqQ=lnNhHgGxD]\d*|s([/|#,:@])(?:(?!\1)[^\\\n]|\\[^\n])*\1(?:(?!\1)[^\\\n]|\\[^\n])*\1[gpiI0-9]*|y/(?:[^/\\]|\\.)*/(?:[^/\\]|\\.)*/)"
 )
 _SED = re.compile(rf"\s*{_SED_ONE}\s*")
-_AWK_RISKS = re.compile(r"system|getline|\||>|close|fflush|@|ENVIRON|printf?\s*\(.*>|\\\n")
+_AWK_RISKS = re.compile(r"system|getline|ARG[VC]|\||>|close|fflush|@|ENVIRON|printf?\s*\(.*>|\\\n")
 _SQL = re.compile(
     r"\s*(?:select|show|describe|desc|explain|values|pragma table_info|\\d[a-z+]*|\\l\+?|\\conninfo|\.tables|\.schema)\b",
     re.IGNORECASE,

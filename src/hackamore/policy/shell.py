@@ -448,7 +448,14 @@ class _Reader:
         self.script(text, cwd, self._depth + 1)
 
     def path(
-        self, word: Word, cwd: str | None, *, writes: bool, redirect: bool = False, tree: bool = False
+        self,
+        word: Word,
+        cwd: str | None,
+        *,
+        writes: bool,
+        redirect: bool = False,
+        tree: bool = False,
+        walks: bool = False,
     ) -> PathUse | None:
         """Add a path that is read or written, and return it; None for files that are not files."""
         if (
@@ -459,10 +466,10 @@ class _Reader:
             return None
         target, problem = None, "its text is not known"
         if word.literal and not word.splits:
-            target, problem = target_of(word.text, cwd, self.resolve, wild=word.wild, tree=tree or word.below)
+            target, problem = target_of(word.text, cwd, self.resolve, wild=word.wild, tree=tree or walks or word.below)
             if writes and (word.wild or word.below):
                 target, problem = None, "each of the paths may be a link"
-        use = PathUse(word.shown(), target, writes, redirect, problem)
+        use = PathUse(word.shown(), target, writes, redirect, walks, problem)
         self.uses.append(use)
         return use
 

@@ -19,6 +19,8 @@ class PathUse(NamedTuple):
     """None if the place is not known."""
     writes: bool
     redirect: bool = False
+    walks: bool = False
+    """Whether a program reads what it finds below; rules for every folder (`**/.env`) would deny each such search."""
     problem: str = ""
 
 

@@ -270,6 +270,7 @@ HIDDEN = [
     "tar -tf a --checkpoint-action=exec=x",
     "tar -t -I x -f a",
     "tar tIf x a",
+    "tar tfI a x",
     "rg --pre x a",
     "man -P x ls",
     "curl -o x https://e.com",

@@ -104,15 +104,7 @@ def matches_target(patterns: tuple[tuple[str, ...], ...], target: Target, *, eve
 def target_of(
     path: str, cwd: str | None, resolve: Callable[[str], str], *, wild: bool = False, tree: bool = False
 ) -> tuple[Target | None, str]:
-    """Return the target of a path, or None with the reason.
-
-    Args:
-        path: the path, as it was written, without `~`.
-        cwd: the folder that it starts in; None if it is not known.
-        resolve: returns a path without symlinks.
-        wild: whether `*`, `?` and `[` are wildcards.
-        tree: whether everything below the path counts.
-    """
+    """Return the target of a path, or None with the reason; `wild`: it has wildcards; `tree`: everything below it counts."""
     if cwd is None and not path.startswith("/"):
         return None, "the folder that it starts in is not known"
     whole = components(os.path.join(cwd or "/", path))

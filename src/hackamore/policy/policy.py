@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -18,6 +18,9 @@ from hackamore.policy.verdict import STRICTNESS, Decision, Part, Verdict
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+Place: TypeAlias = "str | os.PathLike[str]"
+Roots: TypeAlias = "Mapping[str, Place]"
+Resolver: TypeAlias = "Callable[[str], str]"
 _PATH_INPUTS = {
     "Glob": "path",
     "Grep": "path",
@@ -76,12 +79,7 @@ class Policy:
     """
 
     def __init__(
-        self,
-        rules: Iterable[Rule],
-        *,
-        roots: Mapping[str, str | os.PathLike[str]] | None = None,
-        resolve: Callable[[str], str] | None = None,
-        file: str = "",
+        self, rules: Iterable[Rule], *, roots: Roots | None = None, resolve: Resolver | None = None, file: str = ""
     ) -> None:
         self._rules: tuple[Rule, ...] = tuple(rules)
         self._roots: dict[str, str] = checked_roots(roots)
@@ -111,13 +109,7 @@ class Policy:
     # -- making ----------------------------------------------------------------------------------------------------------
 
     @classmethod
-    def load(
-        cls,
-        path: str | os.PathLike[str],
-        *,
-        roots: Mapping[str, str | os.PathLike[str]] | None = None,
-        resolve: Callable[[str], str] | None = None,
-    ) -> Policy:
+    def load(cls, path: Place, *, roots: Roots | None = None, resolve: Resolver | None = None) -> Policy:
         """Read a policy from a TOML file.
 
         Args:
@@ -135,14 +127,7 @@ class Policy:
         return cls.parse(_text_of(name), roots=roots, resolve=resolve, file=name)
 
     @classmethod
-    def parse(
-        cls,
-        text: str,
-        *,
-        roots: Mapping[str, str | os.PathLike[str]] | None = None,
-        resolve: Callable[[str], str] | None = None,
-        file: str = "",
-    ) -> Policy:
+    def parse(cls, text: str, *, roots: Roots | None = None, resolve: Resolver | None = None, file: str = "") -> Policy:
         """Read a policy from the text of a TOML file.
 
         Args:
@@ -180,7 +165,7 @@ class Policy:
         return cls.load(os.path.join(os.path.dirname(__file__), "read_only.toml"))
 
     @classmethod
-    def coding(cls, root: str | os.PathLike[str]) -> Policy:
+    def coding(cls, root: Place) -> Policy:
         """Return the shipped policy for agents that work in a folder.
 
         Args:
@@ -217,7 +202,7 @@ class Policy:
         spent: float = 0.0,
         tags: Mapping[str, str] | None = None,
         annotations: Mapping[str, Any] | None = None,
-        cwd: str | os.PathLike[str] | None = None,
+        cwd: Place | None = None,
         person: bool = True,
     ) -> Verdict:
         """Decide on a tool call.
@@ -352,7 +337,7 @@ class Policy:
         spent: float = 0.0,
         tags: Mapping[str, str] | None = None,
         annotations: Mapping[str, Any] | None = None,
-        cwd: str | os.PathLike[str] | None = None,
+        cwd: Place | None = None,
         person: bool = True,
     ) -> str:
         """Explain a decision: the parts of the call, the rule of each, and the change that would make a difference.
@@ -374,7 +359,7 @@ class Policy:
         call = _Call(tool_name, tool_input, around, os.fspath(cwd or os.getcwd()), "ask" if person else "deny")
         return explanation(tool_name, self._decide(self._conditions, call))
 
-    def test(self, path: str | os.PathLike[str]) -> tuple[CaseResult, ...]:
+    def test(self, path: Place) -> tuple[CaseResult, ...]:
         """Run the cases of a TOML file.
 
         Args:

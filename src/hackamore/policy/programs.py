@@ -37,6 +37,10 @@ class Word(NamedTuple):
     below: bool = False
     """Whether it stands for a path below its text."""
 
+    def is_exact(self) -> bool:
+        """Return whether the text is all that the word can be."""
+        return self.literal and not (self.wild or self.splits or self.below)
+
     def shown(self) -> str:
         """Return the word for people."""
         return self.text if self.literal else f"{self.text}..."
@@ -138,8 +142,7 @@ class _UnknownError(Exception):
 class _Use:
     """One program with its words, while they are read."""
 
-    def __init__(self, programs: Programs, cwd: str | None) -> None:
-        self.programs = programs
+    def __init__(self, cwd: str | None) -> None:
         self.cwd = cwd
         self.flags: set[str] = set()
         self.replaced = ""
@@ -166,12 +169,12 @@ class Programs:
             return cwd
         text = " ".join(word.shown() for word in words)
         first = words[0]
-        if not first.literal or first.wild or first.splits or first.below or not first.text:
+        if not first.is_exact() or not first.text:
             self._shell.unclear.append(f"the name of the program in `{text[:60]}` is not known")
             return None
         folder, _, base = first.text.rpartition("/")
         name = base if folder in _SYSTEM else first.text
-        use, at = _Use(self, cwd), len(self._shell.uses)
+        use, at = _Use(cwd), len(self._shell.uses)
         row, effect, problem = self._table.rows.get(name), UNKNOWN, ""
         verb = self._first_words(words[1:])
         if row is None:
@@ -187,8 +190,8 @@ class Programs:
             except _UnknownError as error:
                 problem = str(error)
                 use.flags |= {word.text.partition("=")[0] for word in words[1:] if word.text.startswith("-")}
-        if effect == RUN and (here := target_of(".", use.cwd, self._shell.resolve)[0]) is not None:
-            use.paths.append(PathUse(cwd or "", here, writes=False))
+        if effect == RUN:  # where it runs is what it runs
+            use.paths.append(PathUse(cwd or "", target_of(".", use.cwd, self._shell.resolve)[0], writes=False))
         place = first.text if folder else ""
         found = ProgramUse(
             name, place, verb, frozenset(use.flags), effect, text, problem, tuple(use.paths), tuple(use.domains)
@@ -199,13 +202,7 @@ class Programs:
     def _change_folder(self, words: Sequence[Word], cwd: str | None, text: str) -> str | None:
         self._shell.uses.append(ProgramUse("cd", "", (), frozenset(), READ, text))
         rest = words[2:] if len(words) > 1 and words[1].text == "--" else words[1:]
-        if (
-            len(rest) != 1
-            or not rest[0].literal
-            or rest[0].wild
-            or rest[0].splits
-            or rest[0].text[:1] in ("-", "+", "")
-        ):
+        if len(rest) != 1 or not rest[0].is_exact() or rest[0].text[:1] in ("-", "+", ""):
             return None
         place = rest[0].text
         if cwd is None and not place.startswith("/"):
@@ -239,7 +236,7 @@ class Programs:
                     break
                 number += self._flag(use, row, words, number)
                 continue
-            if not word.literal or word.splits or word.wild:
+            if not word.is_exact():
                 break
             names.append(word.text)
             number += 1
@@ -271,9 +268,10 @@ class Programs:
             elif not whole and word.text[:1] == "-" != word.text and not options.get("any_flags"):
                 number += self._flag(use, row, words, number)
             elif options.get("bare") and number == 0 and word.literal and word.text.isalpha():
-                self._flag(use, row, [Word(f"-{word.text}"), *words[1:]], 0)
-                taken = any(self._takes(row, f"-{letter}") for letter in word.text)
-                number += 1 + taken
+                # Each letter with a value takes a word of its own behind the letters.
+                for letter in word.text:
+                    self._flag(use, row, [Word(f"-{letter}"), *(words[1:] or [Word("")])], 0)
+                number += 1 + sum(self._takes(row, f"-{letter}") for letter in word.text)
             elif stops and word.literal and options.get("assigns") and re.match(r"\w+=", word.text):
                 name = word.text.partition("=")[0]
                 if not self.harmless_variable(name):
@@ -465,7 +463,7 @@ class Programs:
             if found is not None:
                 use.paths.append(found)
             return
-        if not word.literal or word.splits or word.wild or word.below:
+        if not word.is_exact():
             raise _UnknownError(f"the text of `{word.shown()}` is not known")
         if role == "shell":
             self._shell.inner_script(word.text, use.cwd)

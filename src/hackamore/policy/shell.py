@@ -71,16 +71,7 @@ def _grammar() -> _Grammar:
 
 
 def read_command(command: Any, cwd: str, resolve: Callable[[str], str]) -> Reading:
-    """Return the parts of a command.
-
-    Args:
-        command: the command, as the tool gets it.
-        cwd: the folder that it starts in.
-        resolve: returns a path without symlinks.
-
-    Raises:
-        PolicyError: `hackamore[policy]` is not installed.
-    """
+    """Return the parts of a command that starts in `cwd`. Without `hackamore[policy]` a `PolicyError` is raised."""
     grammar = _grammar()
     reader = _Reader(grammar, resolve)
     try:

@@ -37,6 +37,7 @@ READERS = [
     "sqlite3",
     "printf",
     "set",
+    "unzip",
 ]
 POLICY = Policy([Rule(program=READERS, effect="read", decision="allow")])
 
@@ -291,6 +292,11 @@ HIDDEN = [
     'sort "$x"',
     "git log *",
     "sort *",
+    "find -- . -delete",
+    "unzip a.zip -l b",
+    "git remote -v update",
+    "git reflog delete HEAD@{1}",
+    "git tag --sort=refname new",
     # redirects and variables
     "ls > x",
     "ls >> x",

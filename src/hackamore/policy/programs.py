@@ -145,6 +145,7 @@ class _Use:
     def __init__(self, cwd: str | None) -> None:
         self.cwd = cwd
         self.flags: set[str] = set()
+        self.front: frozenset[str] = frozenset()
         self.replaced = ""
         self.moved = False
         self.operands: list[Word] = []
@@ -262,7 +263,7 @@ class Programs:
         stops = options.get("stops") or "command" in row.operands
         while number < len(words):
             word = words[number]
-            if not whole and word.literal and word.text == "--":
+            if not whole and word.literal and word.text == "--" and options.get("style") != "single":
                 whole = True
                 number += 1
             elif not whole and word.text[:1] == "-" != word.text and not options.get("any_flags"):
@@ -315,6 +316,8 @@ class Programs:
         refused = row.options.get("refuse", "").split()
         if refused and (not word.literal or any(is_name(pattern, word.text) for pattern in refused)):
             raise _UnknownError(f"the word `{word.shown()}` is not in the table")
+        if not use.operands:
+            use.front = frozenset(use.flags)
         use.operands.append(word)
 
     # -- flags -----------------------------------------------------------------------------------------------------------
@@ -410,12 +413,14 @@ class Programs:
     def _operands(self, use: _Use, row: Row) -> None:
         options, given = row.options, use.operands
         alone = "alone" in options and not use.flags and not given
-        needs = options.get("needs")
-        if needs and not alone and not use.flags & set(needs.split()) and "least" not in options:
-            raise _UnknownError(f"without one of `{needs}` it does more than reading")
+        needs = set(options.get("needs", "").split())
+        # Some programs take flags behind the first word for words.
+        lacks = not (use.front if options.get("front") and given else use.flags) & needs
+        if needs and not alone and lacks and "least" not in options:
+            raise _UnknownError(f"without one of `{options['needs']}` it does more than reading")
         if len(given) > options.get("most", len(given)):
             raise _UnknownError("it has more words than reading needs")
-        if len(given) < options.get("least", 0) and not (needs and use.flags & set(needs.split())):
+        if len(given) < options.get("least", 0) and lacks:
             raise _UnknownError("it has fewer words than reading needs")
         if "script" in options and not given:
             raise _UnknownError("the script is missing")

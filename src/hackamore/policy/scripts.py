@@ -57,6 +57,7 @@ def _sql(text: str) -> str:
             not _SQL.match(part)
             or re.search(r"^\s*[.\\].*[^\w\s.*+\\]|\n\s*[.\\]|\s[\\]", part)
             or _SQL_WORDS.search(part)
+            or re.search(r"\b(?:from|join|,)\s*''", part, re.IGNORECASE)
             or unknown
             or "\\!" in part
             or "|" in part.replace("||", "")
@@ -87,6 +88,10 @@ def _url(text: str) -> str:
     return ""
 
 
+def _query(text: str) -> str:
+    return "`load` reads files" if "load" in text else ""
+
+
 def _setting(text: str) -> str:
     return "" if re.fullmatch(r"[\w./*-]+", text) else f"the word {text[:60]!r} may change a setting"
 
@@ -105,6 +110,7 @@ CHECKS: dict[str, Callable[[str], str]] = {
     "sql": _sql,
     "url": _url,
     "setting": _setting,
+    "query": _query,
     "binding": _binding,
 }
 """The checks, by the name that roles in the table of programs have."""

@@ -34,6 +34,7 @@ SIZES = {
     "conversations": Size(10, 60, 200),
     "conversations through both packages": Size(10, 200, 200),
     "runs of the real CLI": Size(20, 200, 1000),
+    "calls decided by the CLI alone": Size(30, 300, 1500),
     "recordings with hostile texts": Size(20, 100, 1000),
     "commands of policies": Size(400, 4000, 100_000),
 }

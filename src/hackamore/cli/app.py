@@ -33,6 +33,14 @@ _FLAGS = {
     module.__name__.rpartition(".")[2]: vars(module)
     for module in (compat, flags, fleet_flags, session_flags, simulate_flags)
 }
+_KINDS = {"float": float, "path": Path, "switch": bool, "text": str, "texts": list[str]}
+for _group, _rows in _TABLE["flags"].items():
+    _FLAGS["flags"][_group] = {
+        name: flags.argument(row["argument"], row["help"], required=True)
+        if "argument" in row
+        else flags.flag(_KINDS[row["kind"]], row["flag"], help=row["help"], metavar=row.get("metavar"))
+        for name, row in _rows.items()
+    }
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,21 @@ Shell commands are parsed, which needs `hackamore[policy]`. Everything else need
 from __future__ import annotations
 
 from hackamore.errors import PolicyError
+from hackamore.policy.compiling import Compiled, Finding
 from hackamore.policy.policy import CaseResult, Policy
+from hackamore.policy.replaying import Replayed
 from hackamore.policy.rules import Rule
 from hackamore.policy.verdict import Decision, Part, Verdict
 
-__all__ = ["CaseResult", "Decision", "Part", "Policy", "PolicyError", "Rule", "Verdict"]
+__all__ = [
+    "CaseResult",
+    "Compiled",
+    "Decision",
+    "Finding",
+    "Part",
+    "Policy",
+    "PolicyError",
+    "Replayed",
+    "Rule",
+    "Verdict",
+]

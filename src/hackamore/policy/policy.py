@@ -18,6 +18,10 @@ from hackamore.policy.verdict import STRICTNESS, Decision, Part, Verdict
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from hackamore.options.options import Options
+    from hackamore.policy.compiling import Compiled, Finding
+    from hackamore.policy.replaying import Replayed
+
 Place: TypeAlias = "str | os.PathLike[str]"
 Roots: TypeAlias = "Mapping[str, Place]"
 Resolver: TypeAlias = "Callable[[str], str]"
@@ -382,6 +386,79 @@ class Policy:
             call["tool_input"] = {key: self._with_roots(value) for key, value in call["tool_input"].items()}
             results.append(CaseResult(title, expected, self.decide(**call)))
         return tuple(results)
+
+    # -- beside the CLI --------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_settings(cls, source: str | os.PathLike[str] | Mapping[str, Any]) -> tuple[Policy, tuple[Finding, ...]]:
+        """Translate permission rules of the CLI's settings into a policy.
+
+        Args:
+            source: a settings file, its content, or the block `permissions` of it.
+
+        Returns:
+            The policy, and the rules without an equal. Its root `{project}` is the folder above `.claude`, or the working directory.
+
+        Raises:
+            PolicyError: the file cannot be read, or is not a settings file.
+        """
+        from hackamore.policy.importing import imported
+
+        rules, root, file, untranslated = imported(source)
+        return cls(rules, roots={"project": root}, file=file), untranslated
+
+    def compile(self) -> Compiled:
+        """Compile the policy to permission rules of the CLI, which allow no call that the policy does not allow.
+
+        Returns:
+            The rules as `settings`, with `missing`: what they cannot express.
+        """
+        from hackamore.policy.compiling import compiled
+
+        return compiled(self._conditions)
+
+    def lint(self, options: Options | None = None) -> tuple[Finding, ...]:
+        """Find rules that never decide, and settings of the CLI that do not fit.
+
+        Args:
+            options: the options of the sessions; None checks the policy and the settings files of its first root.
+
+        Returns:
+            The findings; those with the level `note` need no change.
+
+        Raises:
+            PolicyError: a settings file cannot be read, or a shell command is to be decided without `hackamore[policy]`.
+        """
+        from hackamore.policy.linting import findings
+
+        return findings(self._conditions, self._file, self._roots, self.decide, options)
+
+    def replay(
+        self,
+        source: str | os.PathLike[str],
+        *,
+        cwd: str | os.PathLike[str] | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> tuple[Replayed, ...]:
+        """Decide the tool calls of a recorded run again.
+
+        Args:
+            source: a trace, a cassette, or the transcript or session id of a conversation.
+            cwd: the working directory, which recordings redact; None for the first root, or that of this process.
+            tags: tags of the host, for rules with `tags`.
+
+        Returns:
+            The calls in the order of the run; `changed` marks those that the policy decides otherwise.
+
+        Raises:
+            OSError: the file cannot be read.
+            PolicyError: the run has a shell command, and `hackamore[policy]` is not installed.
+            SessionNotFoundError: no such conversation exists.
+        """
+        from hackamore.policy.replaying import replayed
+
+        folder = os.fspath(cwd or next(iter(self._roots.values()), os.getcwd()))
+        return replayed(self.decide, source, folder, tags)
 
     # -- examples --------------------------------------------------------------------------------------------------------
 

@@ -43,7 +43,8 @@ class Reader:
     def __init__(self) -> None:
         self.builder: Builder = Builder()
         self.facts: list[tuple[str, str]] = []
-        self._redactor = Redactor(Vault())
+        self.vault: Vault = Vault()
+        self._redactor = Redactor(self.vault)
         self._number = 0
 
     def take(self, line: bytes, agent: str = "") -> None:

@@ -120,6 +120,19 @@ def test_the_text_of_an_imported_policy_is_the_same_policy(project: Path) -> Non
     assert Policy.parse(text, roots={"project": project}).rules == policy.rules
 
 
+@pytest.mark.parametrize("letter", ["\n", "\r", "\x7f", "\x9b", "\u202e", "\u2028", "\ud800", '"', "\\"])
+def test_a_text_of_the_settings_cannot_add_a_rule_or_a_line(project: Path, letter: str) -> None:
+    more = f'{letter}[[rule]]{letter}tool = "*"{letter}decision = "allow"'
+    path = write(
+        project, allow=[f"Bash(git * {more})", f"Skill({more})"], deny=[f"Read(a{letter}b)"], ask=[f"Read({more})"]
+    )
+    policy, untranslated = Policy.from_settings(path)
+    text = toml(policy.rules, untranslated)
+    text.encode()
+    assert {rule.decision for rule in Policy.parse(text, roots={"project": project}).rules} <= {"deny", "ask"}
+    assert all(character.isprintable() or character == "\n" for character in text)
+
+
 def test_a_block_of_permissions_is_imported_without_a_file() -> None:
     policy, untranslated = Policy.from_settings({"allow": ["WebSearch"]})
     assert (len(policy.rules), untranslated) == (1, ())

@@ -10,7 +10,7 @@ from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 from hackamore.checked.fields import brief
-from hackamore.errors import PolicyError
+from hackamore.errors import PolicyError, escape_terminal
 from hackamore.policy.compiling import EDITORS, Finding
 from hackamore.policy.rules import READERS, Rule
 from hackamore.policy.verdict import STRICTNESS
@@ -25,7 +25,7 @@ _FIELDS = ("name", "tool", "program", "verb", "effect", "path", "domain", "decis
 
 def toml(rules: Iterable[Rule], untranslated: Iterable[Finding]) -> str:
     """Return rules as the text of a TOML file, with the rules that are not translated as comments."""
-    texts = [f"# Not translated: {json.dumps(each.rule)}: {each.sentence}" for each in untranslated]
+    texts = [f"# Not translated: {escape_terminal(each.sentence)}".replace("\n", " ") for each in untranslated]
     for rule in rules:
         rows = [f"{name} = {_toml(getattr(rule, name))}" for name in _FIELDS if getattr(rule, name)]
         texts.append("\n".join(["[[rule]]", *rows]))
@@ -34,7 +34,7 @@ def toml(rules: Iterable[Rule], untranslated: Iterable[Finding]) -> str:
 
 def _toml(value: str | tuple[str, ...]) -> str:
     one = value if isinstance(value, str) else value[0] if len(value) == 1 else list(value)
-    return json.dumps(one, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return json.dumps(one, ensure_ascii=False)
 
 
 def imported(
@@ -50,7 +50,7 @@ def imported(
         raise PolicyError(f"`permissions` must be an object, got {brief(block)}.", file=file, field="permissions")
     rules: list[Rule] = []
     missing = [
-        Finding("other", f"{name}: {brief(block[name])}", "It is an option of the session.", _ADVICE, file)
+        Finding("other", name, f"`{name}` is an option of the session.", _ADVICE, file)
         for name in ("defaultMode", "additionalDirectories")
         if name in block
     ]
@@ -86,7 +86,7 @@ def _translated(entry: str, decision: str) -> dict[str, Any] | tuple[str, str]:
     """Return the fields of the rule that means the same as one of the CLI; or the kind of finding, and the reason why there is none."""
     tool, bracket, rest = entry.partition("(")
     text = rest[:-1].strip()
-    if not re.fullmatch(r"[\w*-]+", tool) or (bracket and not rest.endswith(")")):
+    if not entry.isprintable() or not re.fullmatch(r"[\w*-]+", tool) or (bracket and not rest.endswith(")")):
         return "dead", "It is not the name of a tool with an optional part in brackets."
     if text in ("", "*"):
         if tool == "Bash" and decision == "allow":

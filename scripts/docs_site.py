@@ -62,7 +62,7 @@ API: dict[str, tuple[str, str, str]] = {
     "policy": (
         "Policies",
         "Rules on tool calls, verdicts and their parts.",
-        "hackamore.policy.policy hackamore.policy.rules hackamore.policy.verdict",
+        "hackamore.policy.policy hackamore.policy.rules hackamore.policy.verdict hackamore.policy.compiling hackamore.policy.replaying",
     ),
     "telemetry": (
         "Telemetry and observers",

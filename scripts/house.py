@@ -33,7 +33,7 @@ LIMITS = {
     "inner imports": 8,
     # Allowances: 2,500 lines for the compatible layer (`compat`); of the 3,000 for policies (issue 27), those of the engine (`policy`),
     # and those of `compile`, `lint`, `replay`, the import and the command.
-    "lines": 76_190 + 2_500 + 2_248 + 802,
+    "lines": 76_190 + 2_500 + 2_248 + 764,
 }
 """Limits only fall. A capability that is asked for has its own allowance of lines; all else pays with deletions in the same commit."""
 SLACK_LINES = 300

@@ -390,7 +390,7 @@ class Policy:
     # -- beside the CLI --------------------------------------------------------------------------------------------------
 
     @classmethod
-    def from_settings(cls, source: str | os.PathLike[str] | Mapping[str, Any]) -> tuple[Policy, tuple[Finding, ...]]:
+    def from_settings(cls, source: Place | Mapping[str, Any]) -> tuple[Policy, tuple[Finding, ...]]:
         """Translate permission rules of the CLI's settings into a policy.
 
         Args:
@@ -434,11 +434,7 @@ class Policy:
         return findings(self._conditions, self._file, self._roots, self.decide, options)
 
     def replay(
-        self,
-        source: str | os.PathLike[str],
-        *,
-        cwd: str | os.PathLike[str] | None = None,
-        tags: Mapping[str, str] | None = None,
+        self, source: Place, *, cwd: Place | None = None, tags: Mapping[str, str] | None = None
     ) -> tuple[Replayed, ...]:
         """Decide the tool calls of a recorded run again.
 

@@ -94,7 +94,6 @@ MORE_TESTS = {
         "tests/testing/script/test_report.py",
     ),
     "activity": (
-        "tests/budgets/test_metering.py",
         "tests/fleet/test_recovery.py",
         "tests/telemetry/test_reports.py",
         "tests/traces/test_items.py",

@@ -12,6 +12,7 @@ import pytest
 from hackamore._engine.launch import CLIVersion, VersionCache, build_plan, check
 from hackamore._engine.launch.encode import ROWS
 from hackamore.options.options import Options
+from hackamore.policy import Policy
 from hackamore.transcripts.stores import MemoryStore
 from tests.support.patience import patience
 
@@ -33,6 +34,13 @@ NOT_OURS = {
     "--version": "asked separately",
 }
 
+UNKNOWN = "22222222-2222-4333-8444-555555555555"
+
+
+def nothing(asked: object, context: object) -> None:
+    """Decide nothing."""
+
+
 # For every row that makes flags: a value that the CLI takes.
 VALUES: dict[str, dict[str, Any]] = {
     "system_prompt": {"system_prompt": "x"},
@@ -48,6 +56,8 @@ VALUES: dict[str, dict[str, Any]] = {
     "betas": {"betas": ["context-1m-2025-08-07"]},
     "permission_prompt_tool_name": {"permission_prompt_tool_name": "mcp__a__b"},
     "can_use_tool": {"can_use_tool": print},
+    "hooks": {"hooks": {"PreToolUse": nothing}, "resume": UNKNOWN},
+    "policy": {"policy": Policy([]), "resume": UNKNOWN},
     "permission_prompts": {"permission_prompts": "none"},
     "permission_mode": {"permission_mode": "bypassPermissions"},
     "allow_dangerously_skip_permissions": {"allow_dangerously_skip_permissions": True},

@@ -25,6 +25,7 @@ from hackamore import (
 from hackamore.hooks import HookMatcher
 from hackamore.options.kinds import SandboxNetworkConfig
 from hackamore.options.observing import Observation
+from hackamore.policy import Policy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -89,6 +90,9 @@ EXPECTED: dict[str, Expected] = {
     "permission_prompts": Expected("argv", None, "none", "none"),
     "can_use_tool": Expected("host", None),
     "hooks": Expected("host", None),
+    "policy": Expected("host", None),
+    "policy_tags": Expected("host", None, '{"tenant": "acme"}', {"tenant": "acme"}, refused=True),
+    "policy_audit": Expected("host", None, "a.jsonl", "a.jsonl", refused=True),
     "on_elicitation": Expected("host", None),
     "on_user_dialog": Expected("host", None),
     "supported_dialog_kinds": Expected("initialize", None, "[]", ()),
@@ -285,7 +289,17 @@ CASES: dict[str, list[Case]] = {
     ],
     "permission_prompts": [Case({"permission_prompts": "none"}, ("--permission-prompts=none",))],
     "can_use_tool": [Case({"can_use_tool": nothing}, ("--permission-prompt-tool=stdio",), session=True)],
-    "hooks": [Case({"hooks": {"Stop": [HookMatcher(hooks=[nothing])]}}, session=True), Case({"hooks": {}})],
+    "hooks": [
+        Case({"hooks": {"Stop": [HookMatcher(hooks=[nothing])]}}, session=True),
+        Case({"hooks": {}}),
+        Case({"hooks": {"PreToolUse": nothing}, "resume": "x"}, ("--resume=x", "--await-initialize"), session=True),
+    ],
+    "policy": [
+        Case({"policy": Policy([])}, session=True),
+        Case({"policy": Policy([]), "resume": "x"}, ("--resume=x", "--await-initialize"), session=True),
+    ],
+    "policy_tags": [Case({"policy": Policy([]), "policy_tags": {"tenant": "acme"}}, session=True)],
+    "policy_audit": [Case({"policy": Policy([]), "policy_audit": "a.jsonl"}, session=True)],
     "on_elicitation": [Case({"on_elicitation": nothing}, session=True)],
     "on_user_dialog": [Case({"on_user_dialog": nothing}, session=True)],
     "supported_dialog_kinds": [

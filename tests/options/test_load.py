@@ -9,6 +9,7 @@ import pytest
 
 from hackamore import Options, Timeouts
 from hackamore.errors import OptionsError
+from hackamore.policy import Policy
 from tests.contract import shows
 from tests.options.expectations import EXPECTED
 
@@ -77,6 +78,8 @@ def test_variables_are_json_except_for_plain_strings(variable: str, value: str, 
 
 NEEDED: dict[str, dict[str, Any]] = {
     "supported_dialog_kinds": {"on_user_dialog": print},
+    "policy_tags": {"policy": Policy([])},
+    "policy_audit": {"policy": Policy([])},
     "resume_session_at": {"resume": "r"},
     "resume_drops_turn": {"resume": "r", "resume_session_at": "m"},
 }
@@ -241,6 +244,8 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 
 REFUSED = {
+    "policy_tags": 'policy_tags = {tenant = "acme"}',
+    "policy_audit": 'policy_audit = "a.jsonl"',
     "cli_path": 'cli_path = "/x"',
     "env": 'env = {A = "b"}',
     "extra_args": 'extra_args = {chrome = ""}',
@@ -285,7 +290,8 @@ def test_what_a_stranger_could_misuse_is_refused_from_a_file(tmp_path: Path, fie
     with pytest.raises(OptionsError, match="trust_file=True") as caught:
         Options.load(file, environment={})
     assert caught.value.field == field.strip()
-    assert Options.load(file, trust_file=True, environment={}) != Options()
+    needed = NEEDED.get(field.strip(), {})
+    assert Options.load(file, trust_file=True, environment={}, **needed) != Options(**needed)
 
 
 MODES = ("default", "acceptEdits", "plan", "bypassPermissions", "dontAsk", "auto", "manual", "hologram")

@@ -30,6 +30,7 @@ from hackamore import (
 from hackamore.errors import OptionsError
 from hackamore.hooks import HookMatcher
 from hackamore.options.observing import Observation
+from hackamore.policy import Policy
 from hackamore.tools import Tool, ToolServer, tool
 from tests.contract import shows
 from tests.options.expectations import EXPECTED
@@ -207,6 +208,11 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"strict_exit_status": 1}, "strict_exit_status"),
     ({"telemetry": 5}, "telemetry"),
     ({"budget": 0.5}, "budget"),
+    ({"policy": "policy.toml"}, "policy"),
+    ({"policy": Policy}, "policy"),
+    ({"policy_audit": "a.jsonl"}, "policy_audit"),
+    ({"policy_tags": {"tenant": "acme"}}, "policy_tags"),
+    ({"policy": Policy([]), "policy_tags": {"tenant": 5}}, "policy_tags.tenant"),
     ({"budget": Observation}, "budget"),
     ({"timeouts": 5}, "timeouts"),
     ({"timeouts": {"turn": 0}}, "timeouts.turn"),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING
 
+from hackamore.activity.metering import Meter
 from hackamore.activity.replies import goes_on
 from hackamore.budgets.book import nano
-from hackamore.budgets.metering import Meter
 from hackamore.errors import BudgetError, UnknownPriceError
 from hackamore.options.observing import Observation
 

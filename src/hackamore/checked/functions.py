@@ -46,11 +46,13 @@ class Answer(NamedTuple):
         wire: the answer as the CLI spells it, for msgspec to encode.
         decision: the decision in it, in a word of the wire; empty if it decides nothing.
         warnings: parts that were left out, or that the CLI would not understand.
+        ruling: the decision of the policy on the call; None without one.
     """
 
     wire: dict[str, Any]
     decision: str = ""
     warnings: Sequence[StreamWarning] = ()
+    ruling: Any = None
 
 
 class Reach:

@@ -36,6 +36,7 @@ _SOURCES = 'Load these settings: user, project, local; "" for none.'
 _TRUST = "Accept programs and loose permissions from the config file."
 _CONFIG = "Read options from a TOML file; flags and HACKAMORE_... win."
 _ANY = "Set any other field of `hackamore.Options`. Repeatable."
+_POLICY = "Decide tool calls by the rules of a TOML file."
 _RAW = "Write the CLI's JSON lines to stdout, and nothing else."
 _YES = "Approve all permission requests that need no person."
 _SCHEMA = "Require an answer that matches the JSON schema in PATH."
@@ -192,6 +193,7 @@ _SETTABLE = tuple(
 OPTIONS: Flags = {
     **_NAMED,
     "timeout": flag(float, "--timeout", metavar="SECONDS", help="Stop a turn that takes longer.", panel=_PROCESS),
+    "policy": flag(Path, "--policy", metavar="PATH", help=_POLICY, panel=_TOOLS),
     "option": flag(list[str], "--option", metavar="NAME=JSON", help=_ANY, panel=_PROCESS, choices=_SETTABLE),
     "config": flag(Path, "--config", metavar="PATH", help=_CONFIG, panel=_PROCESS),
     "trust_config": flag(bool, "--trust-config", help=_TRUST, panel=_PROCESS),
@@ -326,6 +328,11 @@ def build_options(given: Mapping[str, Any], *, partial: bool) -> Options:
         explicit["output_format"] = {"type": "json_schema", "schema": schema}
     if given["partial"] if given.get("partial") is not None else partial:
         explicit["include_partial_messages"] = True
+    if given.get("policy") is not None:
+        from hackamore.policy import Policy
+
+        folder = explicit.get("cwd") or "."
+        explicit["policy"] = Policy.load(given["policy"], roots={"root": folder, "repo": folder})
     options = Options.load(given.get("config"), trust_file=bool(given.get("trust_config")), **explicit)
     if given.get("timeout") is not None:
         try:

@@ -12,7 +12,7 @@ from random import uniform
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from hackamore import CollectResult
-from hackamore.budgets.metering import Meter
+from hackamore.activity.metering import Meter
 from hackamore.checked.schemas import MisfitError, decode_raw, raw_output
 from hackamore.errors import (
     BudgetExceededError,

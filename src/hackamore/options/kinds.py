@@ -628,6 +628,14 @@ def trace(value: Any, path: str) -> Any:
     return plain_callback("line")(value, path) if callable(value) else path_text(value, path)
 
 
+def policy(value: Any, path: str) -> Any:
+    """Accept an object with the method `decide`."""
+    if isinstance(value, type) or not callable(getattr(value, "decide", None)):
+        hint = 'Write `Policy.load("policy.toml")` for a file.' if isinstance(value, (str, os.PathLike)) else ""
+        raise fail(path, "a hackamore.Policy, or another object with the method `decide`", value, hint)
+    return value
+
+
 def session_store(value: Any, path: str) -> Any:
     """Accept an object with the methods of a session store."""
     from hackamore.options.stores import problem_with

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from hackamore.errors import HackamoreError
     from hackamore.messages import Message
+    from hackamore.options.deciding import Ruling
     from hackamore.options.options import Options
 
 __all__ = [
@@ -113,12 +114,14 @@ class CallbackEnd(NamedTuple):
         reason: why it failed.
         decision: the decision in the answer, such as `deny`, `block` or `accept`; `stop` for a hook that ends the turn; `answered` or
             `failed` for a server. Empty if the answer decides nothing, or there is none.
+        ruling: the decision of the option `policy`, such as a `hackamore.Verdict`, if it made this answer; None otherwise.
     """
 
     how: Literal["answered", "failed", "cancelled"]
     answer: Mapping[str, Any] | None
     reason: str
     decision: str = ""
+    ruling: Ruling | None = None
 
 
 class Observation:

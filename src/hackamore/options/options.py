@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from hackamore.dialogs import ElicitationRequest, ElicitationResult, UserDialogRequest, UserDialogResult
     from hackamore.errors import StreamWarning
     from hackamore.hooks import Hooks
+    from hackamore.options.deciding import Decider
     from hackamore.options.kinds import (
         AgentDefinition,
         EffortLevel,
@@ -329,9 +330,18 @@ class Options(Checked):
     )
     """The callback that answers permission requests; plain or async."""
     hooks: Hooks | None = nullable(
-        checks.hooks, host("`initialize.hooks` and `hook_callback` control requests", session=True, variable="function")
+        checks.hooks,
+        special("host", "`initialize.hooks` and `hook_callback` control requests", session=True, variable="function"),
     )
     """Callbacks by event: a function, a `HookMatcher`, or a list of both, such as `{'PreToolUse': guard}`."""
+    policy: Decider | None = nullable(
+        checks.policy, special("host", "`--await-initialize` of a resumed session", session=True, variable="function")
+    )
+    """The rules on tool calls: a `hackamore.Policy`. It decides before hooks and `can_use_tool`; the strictest decision wins."""
+    policy_tags: Mapping[str, str] | None = nullable(mapping_of(text), host(refused="rules of the policy trust them"))
+    """Names and values that rules of the policy see as `tags`, such as `{'tenant': 'acme'}`; they win over the keys of `budget`."""
+    policy_audit: str | os.PathLike[str] | None = nullable(named_path, host(refused="it names a file to write"))
+    """A file that gets a line of JSON for each decision of the policy, each with the hash of the line before."""
     on_elicitation: (
         Callable[
             [ElicitationRequest],
@@ -648,6 +658,9 @@ class Options(Checked):
                 "`can_use_tool` and `permission_prompt_tool_name` both answer permission prompts: set one of them.",
                 field="permission_prompt_tool_name",
             )
+        for name in ("policy_audit", "policy_tags"):
+            if getattr(self, name) is not None and self.policy is None:
+                raise wrong(name, "needs `policy`, whose decisions it is about.")
         if self.supported_dialog_kinds and self.on_user_dialog is None:
             raise wrong("supported_dialog_kinds", "needs `on_user_dialog`, which shows them.")
         resumed = self.resume is not None or self.continue_conversation

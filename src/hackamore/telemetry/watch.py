@@ -611,6 +611,13 @@ class Watch(Observation):
                 failure = "tool_error"
         elif end.answer is not None:
             attributes[names.DECISION] = end.decision or "none"
+        if end.ruling is not None:
+            attributes[names.REASON], attributes[names.POLICY_UNCLEAR] = "policy", bool(end.ruling.cannot_tell)
+            if end.ruling.rule:
+                attributes[names.RULE] = end.ruling.rule
+            if self._content:  # a part may have secrets
+                part = next((part.text for part in end.ruling.parts if part.decision == end.ruling.decision), "")
+                attributes[names.POLICY_PART] = part
         if call.kind == "permission":
             measured = {names.TOOL_NAME: call.tool, names.DECISION: attributes.get(names.DECISION, "none")}
             self._instruments.permission_wait.record(time.monotonic() - began, measured, self._caller)

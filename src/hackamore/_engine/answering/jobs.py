@@ -301,7 +301,11 @@ class Jobs:
     def answer(self, job: Job, answer: Answer) -> None:
         """End a job with an answer. If JSON cannot hold it, raise ValueError and change nothing."""
         self._parts.answers.send_response(job.about.id, answer.wire)  # raises before anything has changed
-        ended = None if self._parts.observers is None else CallbackEnd("answered", answer.wire, "", answer.decision)
+        ended = (
+            None
+            if self._parts.observers is None
+            else CallbackEnd("answered", answer.wire, "", answer.decision, answer.ruling)
+        )
         self._note(job, answer.decision or "no decision", ended)
         self._close(job)
 

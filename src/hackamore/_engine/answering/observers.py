@@ -197,9 +197,15 @@ class Observed:
 
 
 def observers_of(
-    options: Options, subject: Subject, warn: Callable[[StreamWarning], object], ids: Callable[[], dict[str, Any]]
+    options: Options,
+    subject: Subject,
+    warn: Callable[[StreamWarning], object],
+    ids: Callable[[], dict[str, Any]],
+    guard: Observation | None = None,
 ) -> Observers | None:
     """Return the observers that the options ask for, or None. An exception of an `observe` method passes: nothing runs yet."""
     asked = {"telemetry": options.telemetry, "budget": options.budget}
     found = {name: observer.observe(subject) for name, observer in asked.items() if observer is not None}
+    if guard is not None:
+        found["policy"] = guard
     return Observers(found, warn, ids) if found else None

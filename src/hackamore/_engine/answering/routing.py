@@ -31,6 +31,7 @@ from hackamore.permissions import PermissionRequestError, decode_permission_requ
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from hackamore._engine.answering.guarding import PolicyGuard
     from hackamore._engine.answering.jobs import Found, SessionParts
     from hackamore._engine.answering.servers import Servers
     from hackamore._engine.protocol.events import RequestReceived
@@ -42,12 +43,19 @@ if TYPE_CHECKING:
 class Callbacks(Jobs):
     """All callbacks of a session: takes each request of the CLI and ends it exactly once."""
 
-    def __init__(self, options: Options, hooks: Registration, servers: dict[str, Any], parts: SessionParts) -> None:
+    def __init__(
+        self,
+        options: Options,
+        hooks: Registration,
+        servers: dict[str, Any],
+        parts: SessionParts,
+        guard: PolicyGuard | None = None,
+    ) -> None:
         super().__init__(options.limits.inflight_callbacks, parts)
         self._reach = parts.reach
         self.mcp: McpCalls = McpCalls(servers, options.timeouts.mcp, self, parts)
         self.servers: Servers = self.mcp.servers
-        user = _UserCallbacks(options, hooks.callbacks, parts)
+        user = _UserCallbacks(options, hooks.callbacks, parts, guard)
         self._find: dict[str, Callable[[RequestReceived], Found]] = {
             "hook": user.hook,
             "permission": user.question,
@@ -102,8 +110,11 @@ _QUESTIONS = {
 class _UserCallbacks:
     """The callbacks of the options, and the hooks."""
 
-    def __init__(self, options: Options, hooks: Mapping[str, RegisteredHook], parts: SessionParts) -> None:
+    def __init__(
+        self, options: Options, hooks: Mapping[str, RegisteredHook], parts: SessionParts, guard: PolicyGuard | None
+    ) -> None:
         self._parts = parts
+        self._guard = guard
         self._hooks = {name: (hook, _callee_of_hook(hook)) for name, hook in hooks.items()}
         self._callees = {
             subtype: _callee_of_question(question, getattr(options, question.option), options.timeouts.permission)
@@ -119,6 +130,9 @@ class _UserCallbacks:
             self._parts.log.warning("the CLI calls hook %r, which was not registered", name)
             return Callee("hook"), lambda *_: Answer({})  # not known to be a guard, so it fails open like other hooks
         hook, callee = found
+        encode: Callable[[object, Any], Answer] = lambda outcome, _: encode_hook_output(outcome, hook.event)  # noqa: E731
+        if self._guard is not None and hook.event in ("PreToolUse", "PermissionRequest"):
+            encode = self._guard.hook_answer
 
         def prepare(reach: Reach, state: JobState) -> Job:
             context = HookContext(asked.tool_use_id, reach, lambda: state.cancelled)
@@ -133,7 +147,7 @@ class _UserCallbacks:
                 callee,
                 state,
                 lambda: hook.callback(value, context),
-                lambda outcome: encode_hook_output(outcome, hook.event),
+                lambda outcome: encode(outcome, value),
             )
 
         return callee, prepare
@@ -159,10 +173,15 @@ class _UserCallbacks:
                 callee,
                 state,
                 lambda: callback(request),
-                lambda outcome: question.encode(outcome, request),
+                lambda outcome: self._encode(question, outcome, request),
             )
 
         return callee, prepare
+
+    def _encode(self, question: _Question, outcome: object, request: Any) -> Answer:
+        answer = question.encode(outcome, request)
+        guarded = self._guard is not None and question.option == "can_use_tool"
+        return self._guard.permission_answer(answer, outcome, request) if self._guard and guarded else answer
 
 
 def _callee_of_hook(hook: RegisteredHook) -> Callee:

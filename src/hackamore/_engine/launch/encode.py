@@ -166,6 +166,12 @@ def _await_initialize_argv(options: Options) -> list[str]:
     return ["--await-initialize"] if servers or plugins else []
 
 
+def _guarded_resume_argv(options: Options, guarded: bool) -> list[str]:
+    """Return the flag that keeps the CLI from replaying a deferred call before its hooks are known (2.1.330 runs it otherwise)."""
+    resumes = any(name in options.extra_args for name in ("resume", "continue", "from-pr", "teleport"))
+    return ["--await-initialize"] if guarded and (resumes or options.resume or options.continue_conversation) else []
+
+
 def _plugins_argv(options: Options) -> list[str]:
     if options.plugin_delivery == "initialize":
         return []
@@ -218,6 +224,8 @@ SPECIAL: dict[str, Special] = {
     "allowed_tools": Special(_allowed_tools_argv),
     "task_budget": Special(lambda o: [] if o.task_budget is None else [f"--task-budget={o.task_budget.total}"]),
     "can_use_tool": Special(lambda o: [] if o.can_use_tool is None else ["--permission-prompt-tool=stdio"]),
+    "hooks": Special(lambda o: _guarded_resume_argv(o, bool(o.policy is None and (o.hooks or {}).get("PreToolUse")))),
+    "policy": Special(lambda o: _guarded_resume_argv(o, o.policy is not None)),
     "allow_dangerously_skip_permissions": Special(_allow_dangerously_skip_permissions_argv),
     "settings": Special(_settings_argv),
     "sandbox": Special(),  # part of `settings`

@@ -409,6 +409,8 @@ def fit(plan: LaunchPlan, version: tuple[int, int, int]) -> LaunchPlan:
         seen = FLAGS.get(flag)
         if not owner or owner == "extra_args" or place < plan.program_length or seen is None or version > seen.without:
             continue
+        if flag == "--await-initialize" and owner == "hooks":
+            continue  # hooks without a policy: as before
         if flag == _LATER_BYPASS and "--permission-mode=bypassPermissions" in plan.argv:
             argv[place] = "--dangerously-skip-permissions"  # of 2.0.20 and older
             continue

@@ -109,6 +109,12 @@ class SessionCore(Generic[A]):
         self.options: Options = options
         hooks = check_hooks(options.hooks, "hooks") if options.hooks is not None else {}
         servers = own_servers(options)
+        self._guard = None
+        if options.policy is not None:
+            from hackamore._engine.answering.guarding import PolicyGuard
+
+            self._guard = PolicyGuard(options.policy, options, servers)
+            hooks["PreToolUse"] = (self._guard.matcher(), *hooks.get("PreToolUse", ()))
         self.hooks: Registration = registration(hooks, options.timeouts.hook)
         self.post = post
         self.connection: Connection = Connection(
@@ -137,7 +143,7 @@ class SessionCore(Generic[A]):
             self.warnings.add,
             lambda turn_id, error: post(lambda: self.give_up_turn(turn_id, error)),
         )
-        self.observers: Observers | None = observers_of(options, subject, self.warnings.add, self.log.ids)
+        self.observers: Observers | None = observers_of(options, subject, self.warnings.add, self.log.ids, self._guard)
         parts = SessionParts(
             self.connection,
             self.connection.exchanges,
@@ -150,7 +156,7 @@ class SessionCore(Generic[A]):
             self.observers,
         )
         self.requests: Requests = Requests(options, self.connection.exchanges, self.deadlines, self.observers)
-        self.callbacks: Callbacks = Callbacks(options, self.hooks, servers, parts)
+        self.callbacks: Callbacks = Callbacks(options, self.hooks, servers, parts, self._guard)
         self.session: Callable[[], object] | None = None
         self.ready: Flag = Flag()  # set once the session is ready, or will not be
         self.ended: Flag = Flag()  # set once the process is gone and everything was reported
@@ -209,6 +215,8 @@ class SessionCore(Generic[A]):
     def initialize(self, plan: LaunchPlan, now: float, mask: Callable[[bytes], bytes]) -> None:
         """Write `initialize`. `mask` takes secrets out of lines that errors show."""
         self.deadlines.now, self.connection.reader.mask = now, mask
+        if self._guard is not None:
+            self._guard.mask = mask
         if self.log.isEnabledFor(logging.DEBUG):
             self.log.debug("started; %s", one_line(plan.describe()))
         prepare()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from hackamore.testing.model.scripted_model import ScriptedModel
     from hackamore.testing.plugin.parts import LeakCheck
     from hackamore.testing.plugin.traces import TestTrace
+    from hackamore.testing.policies import PolicyVerdicts
     from hackamore.testing.script.script import Script
     from hackamore.testing.simulation.simulated_cli import SimulatedCLI
 
@@ -243,6 +244,14 @@ def simulated_cli(request: pytest.FixtureRequest) -> Iterator[Callable[..., Simu
         )
     with _used(request, clis):
         yield factory if marker is None else factory(*marker.args, **marker.kwargs)
+
+
+@pytest.fixture
+def policy_verdicts() -> Callable[[Any], PolicyVerdicts]:
+    """Return a function that wraps a policy, for `Options(policy=policy_verdicts(policy))`: the wrapper keeps `calls` and `denied()`."""
+    from hackamore.testing.policies import PolicyVerdicts
+
+    return PolicyVerdicts
 
 
 @pytest.fixture

@@ -301,6 +301,17 @@ class Script:
         """
         return self.add(steps.ExpectResult(text=text, error=error))
 
+    def expect_denied(self, *, rule: str | None = None) -> Self:
+        """The policy of the options denied one of the last calls, and the model read the reason.
+
+        Args:
+            rule: the name of the rule that denied it; None for any, and for calls without a rule.
+
+        Returns:
+            The script, for the next step.
+        """
+        return self.expect_result("Policy" if rule is None else f"Policy, rule {rule!r}:", error=True)
+
     # -- what happens outside -----------------------------------------------------------------------------------------
 
     def slow(self, seconds: float) -> Self:

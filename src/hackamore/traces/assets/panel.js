@@ -234,6 +234,7 @@ class Panel {
       const specific = payload?.hookSpecificOutput ?? {};
       this.table("Decision", [["answer", item.outcome || "no answer"],
         ["reason", payload?.message ?? specific.permissionDecisionReason ?? payload?.reason ?? payload?.stopReason],
+        ["explanation", payload?.systemMessage],
         ["waited", item.end === null ? "until the end of the trace" : duration(item.end - item.start)],
         ["blocked path", request.blocked_path], ["reason for the request", typeof request.decision_reason === "object" ? pretty(request.decision_reason) : request.decision_reason],
         ["permission mode", request.input?.permission_mode], ["rules it adds", payload?.updatedPermissions ? pretty(payload.updatedPermissions) : undefined],

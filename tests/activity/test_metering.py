@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from hackamore import Price
+from hackamore.activity.metering import Meter
 from hackamore.activity.prices import PRICES, Tokens, price_of, short_name
-from hackamore.budgets.metering import Meter
 from hackamore.messages import Message, from_data
 from tests.contract import shows
 

@@ -26,14 +26,14 @@ FACADES = {"hackamore", "hackamore.sync"}
 LIMITS = {
     "rooms": 32,
     "floors": 12,
-    "arrows": 166,
+    "arrows": 164,  # the command reads policies
     "arrows up": 0,
     "circles": 1,
     "circles across packages": 0,
     "inner imports": 8,
     # Allowances: 2,500 lines for the compatible layer (`compat`); of the 3,000 for policies (issue 27), those of the engine (`policy`),
-    # and those of `compile`, `lint`, `replay`, the import and the command.
-    "lines": 76_190 + 2_500 + 2_248 + 764,
+    # then those of enforcing it, of the audit file and of tests of policies.
+    "lines": 76_190 + 2_500 + 2_245 + 650,
 }
 """Limits only fall. A capability that is asked for has its own allowance of lines; all else pays with deletions in the same commit."""
 SLACK_LINES = 300

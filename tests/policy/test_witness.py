@@ -187,7 +187,7 @@ def test_subagents_and_resumed_sessions_are_decided_on(driving: Driving, real_cl
     agent = {"description": "look", "prompt": "Look.", "subagent_type": "general-purpose"}
     given = {"policy": policy(real_cli.cwd), "policy_audit": file, **BYPASS}
     looks = [bash("touch canary-0", "echo a; touch canary-1"), Reply("Looked.")]
-    steps = [Reply(ToolCall("Agent", agent)), Reply("Done."), bash("touch canary-2"), Repeat("Done.")]
+    steps: list[Any] = [Reply(ToolCall("Agent", agent)), Reply("Done."), bash("touch canary-2"), Repeat("Done.")]
     with ScriptedModel(*steps, subagents={"Look.": looks}) as model:
         first = sync.run("Go.", driving(model, **given))
         sync.run("Go.", driving(model, resume=first.session_id, **given))
@@ -306,7 +306,7 @@ def test_settings_that_turn_hooks_off_leave_the_policy_on(where: str, driving: D
     given: dict[str, Any] = {"setting_sources": ["user", "project", "local"]}
     settings = real_cli.cwd / ".claude" / "settings.json"
     text = '{"disableAllHooks": true}'
-    steps = [bash("touch canary-0"), bash("touch canary-1")]
+    steps: list[Any] = [bash("touch canary-0"), bash("touch canary-1")]
     if where == "options":
         given["settings"] = {"disableAllHooks": True}
     elif where == "project":
@@ -360,7 +360,7 @@ def test_the_strictest_of_policy_hook_and_callback_wins(person: bool, driving: D
     def hook(call: PreToolUseHookInput, context: object) -> HookOutput | None:
         path = call.tool_input["file_path"]
         output = ROWS[number(path)][1]
-        return output.replace(updated_input=elsewhere(path)) if output is OTHER and output else output
+        return output.replace(updated_input=elsewhere(path)) if output is not None and output is OTHER else output
 
     def can_use_tool(request: hackamore.PermissionRequest) -> Any:
         path = request.input["file_path"]

@@ -30,12 +30,7 @@ def split_line(line: bytes) -> tuple[bytes, str] | None:
 
 
 class ChainFile:
-    """A file that programs may share; only its owner can read it.
-
-    Args:
-        path: the file. It is created; its folder has to exist.
-        patience: seconds to wait for another program that writes.
-    """
+    """A file that programs may share; only its owner can read it. `patience`: seconds to wait for another program that writes."""
 
     def __init__(self, path: str | os.PathLike[str], patience: float = 5.0) -> None:
         self.path: str = os.path.abspath(path)

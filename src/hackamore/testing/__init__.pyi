@@ -45,6 +45,10 @@ from hackamore.testing.model.steps import (
     ToolCall,
     Usage,
 )
+from hackamore.testing.policies import (
+    PolicyVerdicts,
+    shell_commands,
+)
 from hackamore.testing.script.report import (
     PlayReport,
     PlayedScript,
@@ -73,6 +77,7 @@ __all__ = [
     "PlayReport",
     "PlayedScript",
     "PlayedStep",
+    "PolicyVerdicts",
     "Repeat",
     "Reply",
     "RequestKind",
@@ -95,5 +100,6 @@ __all__ = [
     "check_session_store",
     "check_transport",
     "no_leaks",
+    "shell_commands",
     "with_faults",
 ]

@@ -99,14 +99,7 @@ class PolicyVerdicts:
         return verdict
 
     def denied(self, rule: str | None = None) -> list[Mapping[str, Any]]:
-        """Return the inputs of the calls that were denied.
-
-        Args:
-            rule: the name of the rule that denied them; None for any.
-
-        Returns:
-            The inputs, in their order.
-        """
+        """Return the inputs of the calls that were denied; with `rule`, of those that this rule denied."""
         return [
             given for _, given, verdict in self.calls if verdict.decision == "deny" and rule in (None, verdict.rule)
         ]

@@ -53,14 +53,10 @@ class _Own(NamedTuple):
 
 
 class PolicyGuard(Observation):
-    """Enforces the policy of a session. Its hook runs in worker threads.
-
-    Attributes:
-        mask: takes secrets out of lines; known once the process was started.
-    """
+    """Enforces the policy of a session. Its hook runs in worker threads."""
 
     def __init__(self, policy: Decider, options: Options, servers: Mapping[str, Any]) -> None:
-        self.mask: Callable[[bytes], bytes] = bytes
+        self.mask: Callable[[bytes], bytes] = bytes  # takes secrets out, once the process has started
         self._policy = policy
         self._meter = Meter({}, resumed=options.resume is not None or options.continue_conversation)
         asks = options.can_use_tool is not None or options.permission_prompt_tool_name is not None
@@ -98,18 +94,19 @@ class PolicyGuard(Observation):
         if use := call.tool_use_id or context.tool_use_id or "":
             self._decided[use] = facts
         ruling = self._rule(call.tool_name, call.tool_input, facts, use, call.session_id)
-        reason = _reason(ruling)
-        explain: Any = None if ruling.decision == "allow" else getattr(self._policy, "explain", None)
-        about = explain and str(explain(call.tool_name, call.tool_input, **self._around(call.tool_name, facts)))
+        explain: Any = ruling.decision != "allow" and getattr(self._policy, "explain", None)
+        about = (
+            str(explain(call.tool_name, call.tool_input, **self._around(call.tool_name, facts))) if explain else None
+        )
         output = HookOutput(
-            permission_decision=ruling.decision, permission_decision_reason=reason, system_message=about
+            permission_decision=ruling.decision, permission_decision_reason=_reason(ruling), system_message=about
         )
         return Ruled(ruling, output)
 
     def _facts(self, call: HookInput) -> dict[str, Any]:
         agent = None if call.agent_id is None else call.agent_type or "unknown"
-        person = self._person and call.permission_mode != "dontAsk"
-        return {"agent": agent, "cwd": call.cwd or self._cwd, "person": person}
+        asks = self._person and call.permission_mode != "dontAsk"
+        return {"agent": agent, "cwd": call.cwd or self._cwd, "person": asks}
 
     def _around(self, tool: str, facts: dict[str, Any]) -> dict[str, Any]:
         return {**facts, "spent": self._meter.usd, "tags": self._tags, "annotations": self._annotations.get(tool)}
@@ -124,19 +121,18 @@ class PolicyGuard(Observation):
         elif ruling.decision == "ask" and not facts["person"]:
             reason = ruling.reason + " No person can answer."
             ruling = _Own("deny", reason, ruling.rule, ruling.parts, ruling.cannot_tell)
-        if self._audit is not None:
-            self._append(
-                session=session,
-                call=use,
-                tool=tool,
-                input=given,
-                decision=ruling.decision,
-                rule=ruling.rule,
-                reason=ruling.reason,
-                parts=[[part.kind, part.text, part.decision, part.rule] for part in ruling.parts],
-                cannot_tell=list(ruling.cannot_tell),
-                **around,
-            )
+        self._append(
+            session=session,
+            call=use,
+            tool=tool,
+            input=given,
+            decision=ruling.decision,
+            rule=ruling.rule,
+            reason=ruling.reason,
+            parts=[[part.kind, part.text, part.decision, part.rule] for part in ruling.parts],
+            cannot_tell=list(ruling.cannot_tell),
+            **around,
+        )
         return ruling
 
     # -- answers -------------------------------------------------------------------------------------------------------
@@ -170,8 +166,8 @@ class PolicyGuard(Observation):
         facts = self._decided.get(request.tool_use_id)
         if facts is not None and outcome.updated_input is None:
             return answer
-        given = request.input if outcome.updated_input is None else outcome.updated_input
-        known = msgspec.json.decode(msgspec.json.encode(given))
+        changed = outcome.updated_input
+        known = request.input if changed is None else msgspec.json.decode(msgspec.json.encode(changed))
         agent = None if request.agent_id is None else "unknown"
         facts = facts or {"agent": agent, "cwd": self._cwd, "person": True}
         ruling = self._rule(request.tool_name, known, facts, request.tool_use_id, "")
@@ -180,15 +176,19 @@ class PolicyGuard(Observation):
     def callback_ended(self, call: CallbackCall, end: CallbackEnd) -> None:
         """Record answers to questions, and decisions that failed."""
         own = call.kind == "hook" and call.name.endswith(f"`{PolicyGuard.decide.__qualname__}`")
-        if self._audit is None or not (call.kind == "permission" or (own and end.how != "answered")):
+        if not (call.kind == "permission" or (own and end.how != "answered")):
             return
-        kind = "answer" if call.kind == "permission" else "failure"
-        fields = {"answered": end.how, "decision": end.decision or "deny", "reason": end.reason}
-        self._append(event=kind, call=call.tool_use_id, tool=call.tool, **fields)
+        fields = {
+            "event": "failure" if own else "answer",
+            "answered": end.how,
+            "decision": end.decision or "deny",
+            "reason": end.reason,
+        }
+        self._append(call=call.tool_use_id, tool=call.tool, **fields)
 
     def _append(self, **fields: Any) -> None:
-        assert self._audit is not None  # noqa: S101 - the callers look
-        self._audit.append({"pid": os.getpid(), **self._masked(fields)})
+        if self._audit is not None:
+            self._audit.append({"pid": os.getpid(), **self._masked(fields)})
 
     def _masked(self, value: Any) -> Any:
         """Return a value for the audit file: texts without secrets, the long ones cut."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -147,6 +148,8 @@ def test_the_command_pools_and_maps_use_the_option(shell: Shell, tmp_path: Path)
     if not shell.blocking:
         with SimulatedCLI(script) as cli:
             shell.play(pooled)
+    sent = pickle.loads(pickle.dumps(options.policy))  # as to workers of fleets in other processes
+    assert sent.decide("Write", {"file_path": str(tmp_path / "a")}).rule == "here"
     with pytest.raises(OptionsError, match=r"Policy\.load"):
         Options(policy="policy.toml")  # type: ignore[arg-type]
 

@@ -79,14 +79,7 @@ def shell_commands(payload: str = "touch canary", *, nested: int = 2) -> SearchS
 
 
 class PolicyVerdicts:
-    """A policy that keeps its verdicts: pass it as `Options(policy=...)`.
-
-    Args:
-        policy: the policy that decides.
-
-    Attributes:
-        calls: the decided calls, in their order: the tool, its input and the verdict of each.
-    """
+    """A policy that keeps its verdicts, for `Options(policy=...)`: `calls` has the tool, the input and the verdict of each call."""
 
     def __init__(self, policy: Decider) -> None:
         self._policy = policy

@@ -83,11 +83,16 @@ def _allow_dangerously_skip_permissions_argv(options: Options) -> list[str]:
 
 def _settings_argv(options: Options) -> list[str]:
     settings = options.settings
+    compiled: Any = getattr(options.policy, "compile", None)
+    if compiled is not None and (deny := compiled().settings["permissions"]["deny"]):
+        permissions = settings_object(options).get("permissions") or {}
+        denied = {**permissions, "deny": [*permissions.get("deny", ()), *deny]}
+        settings = {**settings_object(options), "permissions": denied}  # where no hook can be called
     if options.sandbox is not None:
         sandbox = to_wire(options.sandbox)
         if sandbox.get("enabled") is True:
             sandbox.setdefault("failIfUnavailable", True)  # as in TypeScript: else commands run without one
-        settings = {**settings_object(options), "sandbox": sandbox}
+        settings = {**(settings if isinstance(settings, Mapping) else settings_object(options)), "sandbox": sandbox}
     if settings is None:
         return []
     return [f"--settings={json_text(settings) if isinstance(settings, Mapping) else os.fspath(settings)}"]
@@ -102,6 +107,7 @@ def settings_object(options: Options) -> Mapping[str, Any]:
         return {}
     if isinstance(settings, Mapping):
         return settings
+    other = "policy" if options.sandbox is None else "sandbox"
     source = os.fspath(settings)
     try:
         if not source.lstrip().startswith("{"):
@@ -111,9 +117,9 @@ def settings_object(options: Options) -> Mapping[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         # JSON errors are left out of the text: they may quote the settings.
         reason = error.strerror if isinstance(error, OSError) else "it is not JSON"
-        raise OptionsError(f"`settings` cannot be merged with `sandbox`: {reason}.", field="settings") from None
+        raise OptionsError(f"`settings` cannot be merged with `{other}`: {reason}.", field="settings") from None
     if not isinstance(content, dict):
-        raise OptionsError("`settings` cannot be merged with `sandbox`: it is not a JSON object.", field="settings")
+        raise OptionsError(f"`settings` cannot be merged with `{other}`: it is not a JSON object.", field="settings")
     return content
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from hackamore import (
     AgentDefinition,
@@ -34,6 +34,18 @@ if TYPE_CHECKING:
 class _Observer:
     def observe(self, subject: Any) -> Observation:
         return Observation()
+
+
+class _Compiled:
+    """A policy with rules for the CLI, of which only those that deny are sent."""
+
+    settings: ClassVar[Any] = {"permissions": {"allow": ["Read"], "ask": ["*"], "deny": ["Edit(//etc)"]}}
+
+    def decide(self, *call: object, **around: object) -> Any:
+        """Decide nothing."""
+
+    def compile(self) -> _Compiled:
+        return self
 
 
 class _Store:
@@ -295,6 +307,11 @@ CASES: dict[str, list[Case]] = {
         Case({"hooks": {"PreToolUse": nothing}, "resume": "x"}, ("--resume=x", "--await-initialize"), session=True),
     ],
     "policy": [
+        Case(
+            {"policy": _Compiled(), "settings": {"model": "x", "permissions": {"deny": ["Bash"]}}},
+            ('--settings={"model":"x","permissions":{"deny":["Bash","Edit(//etc)"]}}',),
+            session=True,
+        ),
         Case({"policy": Policy([])}, session=True),
         Case({"policy": Policy([]), "resume": "x"}, ("--resume=x", "--await-initialize"), session=True),
     ],

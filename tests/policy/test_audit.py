@@ -39,7 +39,13 @@ def written(path: Path, count: int = 5) -> list[bytes]:
 def test_a_line_has_the_decision_and_no_secret(tmp_path: Path) -> None:
     file = tmp_path / "audit.jsonl"
     rules = [Rule(name="no", tool="WebSearch", decision="ask"), Rule(name="read", tool="Read", decision="allow")]
-    script = Script().user().calls("WebSearch", {"query": KEY}).calls("Read", {"file_path": "x" * 5_000}).says("Done.")
+    script = (
+        Script()
+        .user()
+        .calls("WebSearch", {"query": KEY})
+        .calls("Read", {"file_path": "a", "note": "x" * 5_000})
+        .says("Done.")
+    )
     options = Options(
         policy=Policy(rules), policy_audit=file, policy_tags={"t": "a"}, can_use_tool=lambda _: hackamore.Deny("No.")
     )
@@ -54,7 +60,7 @@ def test_a_line_has_the_decision_and_no_secret(tmp_path: Path) -> None:
     assert lines[0]["rule"] == "no"
     assert lines[0]["call"] == lines[1]["call"]
     assert lines[0]["tags"] == {"t": "a"}
-    assert "..." in lines[2]["input"]["file_path"]
+    assert "..." in lines[2]["input"]["note"]
     assert KEY not in file.read_text()
     assert verify(file).problems == ()
 

@@ -23,6 +23,7 @@ from hackamore.policy.audit import verify
 from hackamore.testing import Repeat, Reply, ScriptedModel, ToolCall
 from hackamore.testing.policies import Shape, shapes
 from tests.contract import shows
+from tests.support.leaks import wait_gone
 from tests.support.patience import patience
 
 if TYPE_CHECKING:
@@ -208,7 +209,7 @@ def test_a_deferred_call_is_decided_on_when_a_late_host_resumes(
     def never(call: object, context: object) -> HookOutput:
         return HookOutput.deny("never")
 
-    # 2.1.330 replays the call during its start. Without the flag it has finished when `initialize` comes three seconds late.
+    # 2.1.330 replays the call during its start. Without the flag it has finished when `initialize` comes late.
     slow = tmp_path / "slow-claude"
     slow.write_text(
         f'#!/bin/sh\ncase "$*" in *--version*) exec {real_cli.cli_path} "$@";; esac\n'
@@ -243,22 +244,8 @@ def test_a_host_that_is_killed_while_it_decides_allows_nothing(
             assert host.stdout.readline() == "decides\n"
             host.send_signal(signal.SIGKILL)
             host.wait(patience(20))
-        gone(pid)
+        assert wait_gone(pid, patience(30))
     assert canaries(tmp_path) == []
-
-
-def gone(pid: int) -> None:
-    """Wait for the end of a process that is not a child of this one."""
-    try:
-        descriptor = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    import select
-
-    try:
-        assert select.select([descriptor], [], [], patience(30))[0], "the CLI outlives its host"
-    finally:
-        os.close(descriptor)
 
 
 class _Failing:

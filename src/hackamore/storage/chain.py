@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 FIRST = "0" * 64
 """The hash before the first line."""
-_TAIL = 65_536
+_TAIL = 4_096
 _MARK = b',"hash":"'
 _END = len(_MARK) + 64 + len(b'"}')
 
@@ -81,7 +81,7 @@ def _last(descriptor: int) -> tuple[str, bool]:
     tail, begun = b"", False
     at = size
     while at > 0:
-        step = min(_TAIL, at)
+        step = min(max(len(tail), _TAIL), at)
         at -= step
         tail = os.pread(descriptor, step, at) + tail
         begun = not tail.endswith(b"\n")

@@ -188,7 +188,7 @@ class PolicyGuard(Observation):
 
     def _append(self, **fields: Any) -> None:
         if self._audit is not None:
-            self._audit.append({"pid": os.getpid(), **self._masked(fields)})
+            self._audit.append({"pid": os.getpid(), **{name: self._masked(part) for name, part in fields.items()}})
 
     def _masked(self, value: Any) -> Any:
         """Return a value for the audit file: texts without secrets, the long ones cut."""

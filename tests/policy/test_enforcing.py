@@ -13,8 +13,8 @@ from hackamore import Budget, Options, tool
 from hackamore.cli.flags import build_options
 from hackamore.errors import OptionsError
 from hackamore.policy import Policy, Rule, Verdict
-from hackamore.testing import PolicyVerdicts, Script, ScriptError, SimulatedCLI, shell_commands
-from hackamore.testing.policies import shapes
+from hackamore.testing import Script, ScriptError, SimulatedCLI, shell_commands
+from hackamore.testing.policies import PolicyVerdicts, shapes
 from tests.contract import shows
 from tests.support.reaching import reached, reaching
 from tests.telemetry.collecting import Collected, attributes

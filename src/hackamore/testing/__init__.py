@@ -19,7 +19,7 @@ PLACES: dict[str, str] = {
         "model.requests": "ModelRequest RequestKind ToolResult",
         "model.scripted_model": "ScriptedModel",
         "model.steps": "Block Dropped HTTPFailure Repeat Reply Stall Step Text Thinking ToolCall Usage",
-        "policies": "PolicyVerdicts shell_commands",
+        "policies": "shell_commands",
         "script.report": "PlayReport PlayedScript PlayedStep",
         "script.script": "Script",
         "simulation.sessions": "SimulatedSession",

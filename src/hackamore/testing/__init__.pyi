@@ -46,7 +46,6 @@ from hackamore.testing.model.steps import (
     Usage,
 )
 from hackamore.testing.policies import (
-    PolicyVerdicts,
     shell_commands,
 )
 from hackamore.testing.script.report import (
@@ -77,7 +76,6 @@ __all__ = [
     "PlayReport",
     "PlayedScript",
     "PlayedStep",
-    "PolicyVerdicts",
     "Repeat",
     "Reply",
     "RequestKind",

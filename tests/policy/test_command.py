@@ -9,8 +9,10 @@ from xml.etree import ElementTree as ET
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 
+from hackamore.policy.audit import verify
 from tests.cli.command import Command
 from tests.contract import shows
+from tests.policy.test_audit import written
 from tests.policy.test_replay import recorded
 
 POLICY = """
@@ -219,3 +221,18 @@ def test_settings_are_imported(command: Command, tmp_path: Path) -> None:
     [found] = json.loads(run(command, tmp_path, "import", str(settings), "--json", code=1))
     assert found["kind"] == "broad"
     assert "cannot be read" in run(command, tmp_path, "import", "none.json", code=2)
+
+
+@shows("policy.tools.command", "policy.audit.chain")
+def test_an_audit_file_is_verified(command: Command, tmp_path: Path) -> None:
+    file = tmp_path / "audit.jsonl"
+    lines = written(file)
+    ran = command("policy", "verify", str(file))
+    assert (ran.code, "5 decisions" in ran.text + ran.errors) == (0, True)
+    last = verify(file).last
+    file.write_bytes(b"".join([*lines[:2], lines[2].replace(b'"number":2', b'"number":9'), *lines[3:-1]]))
+    ran = command("policy", "verify", str(file), "--contains", last, "--json")
+    assert ran.code == 1
+    found = [row["sentence"] for row in json.loads(ran.text)]
+    assert ["Line 3: The line was changed" in found[0], "is missing" in found[-1]] == [True, True], found
+    assert command("policy", "verify", str(tmp_path / "missing")).code == 2

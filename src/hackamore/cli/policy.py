@@ -118,6 +118,19 @@ def import_(given: Mapping[str, Any], terminal: Terminal) -> int:
     return FAILED if missing else 0
 
 
+def verify_(given: Mapping[str, Any], terminal: Terminal) -> int:
+    """Check an audit file; return 1 if a line is not as it was written."""
+    from hackamore.policy.audit import verify
+
+    report = verify(given["audit"], contains=given["contains"])
+    file, lost = given["audit"], [(number, "The line ends early.") for number in report.incomplete]
+    found = [Finding("audit", None, f"Line {at}: {text}", file=file, level="error") for at, text in report.problems]
+    found += [Finding("audit", None, f"Line {at}: {text}", file=file, level="note") for at, text in lost]
+    return _report(
+        given, terminal, found, [], f"{report.decisions} decisions; the hash of the last line is {report.last}"
+    )
+
+
 def _report(
     given: Mapping[str, Any], terminal: Terminal, found: Sequence[Finding], cases: list[Case], last: str
 ) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from hackamore.policy import Policy, Rule
@@ -410,3 +412,38 @@ def test_the_second_reader_finds_the_same_programs(command: str) -> None:
     assert names is not None
     parts = [part.text.split(" ")[0] for part in verdict.parts if part.kind == "program"]
     assert {str(name) for name in names} - {"["} <= set(parts)
+
+
+TARGETS = [Rule(program="make", effect="run", decision="allow"), Rule(program="make", verb="release", decision="deny")]
+LINT = [Rule(program="make", verb="lint", effect="run", decision="allow")]
+UNKNOWN = [
+    Rule(program="build", effect="any", decision="allow"),
+    Rule(program="build", verb="release", decision="deny"),
+]
+
+
+@pytest.mark.parametrize(
+    ("rules", "command", "decision"),
+    [
+        (TARGETS, "make lint", "allow"),
+        (TARGETS, "make lint release", "deny"),
+        (TARGETS, "make -C x release", "deny"),
+        (TARGETS, "make $target", "ask"),
+        (LINT, "make lint", "allow"),
+        (LINT, "make", "ask"),
+        (LINT, "make lint release", "ask"),
+        (LINT, "make lint SHELL=/tmp/x", "ask"),
+        (UNKNOWN, "build all", "allow"),
+        (UNKNOWN, "build --fast all release", "deny"),
+    ],
+)
+def test_a_verb_is_found_among_the_targets_of_a_program(rules: list[Rule], command: str, decision: str) -> None:
+    assert Policy(rules).decide("Bash", {"command": command}, cwd="/work").decision == decision
+
+
+def test_a_relative_folder_is_that_of_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "src").mkdir()
+    policy = Policy([Rule(tool="Read", path="{repo}/.env", decision="deny")], roots={"repo": "."})
+    assert policy.decide("Read", {"file_path": "../.env"}, cwd="src").decision == "deny"
+    assert policy.decide("Bash", {"command": "cat ../.env"}, cwd="src").decision == "deny"

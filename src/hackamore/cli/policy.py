@@ -35,7 +35,11 @@ def _pairs(given: Mapping[str, Any], name: str) -> dict[str, str]:
 
 
 def _policy(given: Mapping[str, Any]) -> Policy:
-    return Policy.load(given["policy"], roots=_pairs(given, "root"))
+    roots = _pairs(given, "root")
+    for name, place in roots.items():  # a mistyped root would leave the rules on its paths without effect
+        if not os.path.isdir(place):
+            raise OptionsError(f"--root {name}={escape_terminal(place)} is not a folder.", field="root")
+    return Policy.load(given["policy"], roots=roots)
 
 
 def check_(given: Mapping[str, Any], terminal: Terminal) -> int:

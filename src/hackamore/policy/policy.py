@@ -228,7 +228,7 @@ class Policy:
             PolicyError: a shell command is to be decided, and `hackamore[policy]` is not installed.
         """
         around = Surroundings(agent or "main", spent, tags or {}, annotations or {})
-        call = _Call(tool_name, tool_input, around, os.fspath(cwd or os.getcwd()), "ask" if person else "deny")
+        call = _Call(tool_name, tool_input, around, os.path.abspath(cwd or os.curdir), "ask" if person else "deny")
         return self._decide(self._conditions, call)
 
     def _decide(self, conditions: list[Conditions], call: _Call) -> Verdict:
@@ -360,7 +360,7 @@ class Policy:
         from hackamore.policy.explaining import explanation
 
         around = Surroundings(agent or "main", spent, tags or {}, annotations or {})
-        call = _Call(tool_name, tool_input, around, os.fspath(cwd or os.getcwd()), "ask" if person else "deny")
+        call = _Call(tool_name, tool_input, around, os.path.abspath(cwd or os.curdir), "ask" if person else "deny")
         return explanation(tool_name, self._decide(self._conditions, call))
 
     def test(self, path: Place) -> tuple[CaseResult, ...]:
@@ -520,9 +520,7 @@ def _program_matches(rule: Conditions, use: ProgramUse) -> bool:
         name == use.name if allows else is_name(name, use.name) or name == use.place for name in fields.program
     ):
         return False
-    if rule.verbs is not None and not any(
-        len(verb) <= len(use.verb) and all(map(is_name, verb, use.verb)) for verb in rule.verbs
-    ):
+    if rule.verbs is not None and not _verb_matches(rule.verbs, use, allows=allows):
         return False
     if fields.not_flags and any(is_name(pattern, flag) for pattern in fields.not_flags for flag in use.flags):
         return False
@@ -540,6 +538,20 @@ def _program_matches(rule: Conditions, use: ProgramUse) -> bool:
         if not found or not (all(found) if allows else any(found)):
             return False
     return fields.domain is None or _domain_matches(rule, use.domains)
+
+
+def _verb_matches(verbs: Sequence[tuple[str, ...]], use: ProgramUse, *, allows: bool) -> bool:
+    said = [(word,) for word in use.verb] if use.targets else [use.verb]
+    if not allows and use.effect == UNKNOWN:
+        # A call that is not understood may have its verb behind flags and settings.
+        words = tuple(word for word in use.text.split() if not word.startswith("-"))
+        said += [words[at:] for at in range(1, len(words))]
+    found = [
+        any(len(verb) <= len(words) and all(map(is_name, verb, words)) for verb in verbs)
+        or (words == ("",) and not allows)
+        for words in said
+    ]
+    return bool(found) and (all(found) if allows else any(found))
 
 
 def _part(kind: Any, text: str, matching: list[Conditions], fallback: Decision, missing: str) -> Part:

@@ -195,7 +195,16 @@ class Programs:
             use.paths.append(PathUse(cwd or "", target_of(".", use.cwd, self._shell.resolve)[0], writes=False))
         place = first.text if folder else ""
         found = ProgramUse(
-            name, place, verb, frozenset(use.flags), effect, text, problem, tuple(use.paths), tuple(use.domains)
+            name,
+            place,
+            verb,
+            frozenset(use.flags),
+            effect,
+            text,
+            problem,
+            tuple(use.paths),
+            tuple(use.domains),
+            targets=row is not None and not row.verbs,
         )
         self._shell.uses.insert(at, found)
         return None if use.moved or name in ("pushd", "popd", "chdir") else cwd
@@ -227,7 +236,7 @@ class Programs:
             return READ, ()
         if not row.verbs:
             self._arguments(use, row, words)
-            return row.effect, ()
+            return row.effect, tuple(word.text if word.literal else "" for word in use.operands)
         names: list[str] = []
         found, behind, number = None, 0, 0
         while number < len(words) and len(names) < 8:

@@ -134,6 +134,13 @@ class Rule(Checked):
             raise wrong(of_programs[0], 'needs `program`: write which programs it is about, such as `program = "git"`.')
         if of_programs and not any(is_name(tool, "Bash") for tool in self.tool):
             raise wrong("program", "is about shell commands, but `tool` does not name `Bash`. Leave `tool` out.")
+        for name in ("flags", "not_flags"):
+            if words := [word for word in getattr(self, name) or () if word[:1] not in "-*?["]:
+                raise wrong(
+                    name, f"has {shown(words[0])}, which does not begin with `-`. Write words without `-` as `verb`."
+                )
+        if words := [word for word in self.program or () if " " in word and "/" not in word]:
+            raise wrong("program", f"has {shown(words[0])}: write the words behind the name of the program as `verb`.")
         if self.not_path and not self.path:
             raise wrong("not_path", 'needs `path`: write what it takes away from, such as `path = "**"`.')
         if self.decision == "allow":

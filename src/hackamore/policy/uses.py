@@ -32,6 +32,7 @@ class ProgramUse(NamedTuple):
     place: str
     """The path as it was written; empty if it had no folder."""
     verb: tuple[str, ...]
+    """The words that say what it does; "" for one that is not known."""
     flags: frozenset[str]
     effect: int
     text: str
@@ -39,6 +40,8 @@ class ProgramUse(NamedTuple):
     """The reason why the effect is unknown."""
     paths: tuple[PathUse, ...] = ()
     domains: tuple[str, ...] = ()
+    targets: bool = False
+    """Whether each word of `verb` stands for itself, as the targets of `make` do."""
 
 
 class Reading(NamedTuple):

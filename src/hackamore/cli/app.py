@@ -17,7 +17,7 @@ import typer
 
 from hackamore._version import __version__
 from hackamore.checked.fields import suggestion
-from hackamore.cli import compat, flags, fleet_flags, session_flags, simulate_flags
+from hackamore.cli.flags import FLAGS
 from hackamore.cli.help import HELP, CommandWithHelp, GroupWithHelp, ListingGroup
 from hackamore.cli.running import USAGE, checked_level, ending_well, logged
 from hackamore.cli.terminal import Terminal
@@ -29,18 +29,6 @@ if TYPE_CHECKING:
     from hackamore.cli.flags import Flags
 
 _TABLE = tomllib.loads(Path(__file__).with_name("commands.toml").read_text(encoding="utf-8"))
-_FLAGS = {
-    module.__name__.rpartition(".")[2]: vars(module)
-    for module in (compat, flags, fleet_flags, session_flags, simulate_flags)
-}
-_KINDS = {"float": float, "path": Path, "switch": bool, "text": str, "texts": list[str]}
-for _group, _rows in _TABLE["flags"].items():
-    _FLAGS["flags"][_group] = {
-        name: flags.argument(row["argument"], row["help"], required=True)
-        if "argument" in row
-        else flags.flag(_KINDS[row["kind"]], row["flag"], help=row["help"], metavar=row.get("metavar"))
-        for name, row in _rows.items()
-    }
 
 
 @dataclass(frozen=True)
@@ -70,8 +58,7 @@ def _read(row: dict[str, str]) -> Command:
     name, known = row["name"], _TABLE["epilogs"]
     given: Flags = {}
     for group in reversed(row.get("flags", "").split()):
-        module, _, flags_of = group.rpartition(".")
-        given = {**_FLAGS[module or "flags"][flags_of], **given}
+        given = {**FLAGS[group], **given}
     given.pop(row.get("without"), None)  # type: ignore[arg-type]
     text = row.get("epilog") or known.get(name) or known.get(name.split()[0], "")
     epilog = re.sub(r"\{(\w+)\}", lambda found: _TABLE["codes"][found[1]], text)

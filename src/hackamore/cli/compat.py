@@ -7,28 +7,14 @@ import json
 import os
 import sys
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hackamore.cli.flags import JSON_REPORT, Flags, argument, flag
 from hackamore.cli.running import FAILED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hackamore.cli.terminal import Terminal
-
-_PATHS = {"paths": argument("PATH...", "Programs, or folders of programs.", required=True, many=True)}
-CHECK: Flags = {**_PATHS, **JSON_REPORT}
-MIGRATE: Flags = {**_PATHS, "write": flag(bool, "--write", help="Write the files; a diff is shown otherwise.")}
-RUN: Flags = {
-    "as_module": flag(bool, "-m", help="Run a module, as `python -m` does."),
-    "trace": flag(Path, "--trace", metavar="FILE", help="Record each frame in FILE."),
-    "budget": flag(float, "--budget", metavar="USD", help="Stop when the cost reaches USD."),
-    "simulate": flag(Path, "--simulate", metavar="SCRIPT", help="Play a script (JSON, TOML) as the CLI."),
-    "cli": flag(Path, "--cli", metavar="PATH", help="Run this CLI (default: that of the program, or search)."),
-    "program": argument("PROGRAM [ARGUMENTS]", "The program, or the module.", required=True, many=True),
-}
 
 
 def check_(given: Mapping[str, Any], terminal: Terminal) -> int:

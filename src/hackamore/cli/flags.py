@@ -1,6 +1,4 @@
-"""The flags of each command: names, types and help; and from what was typed to `Options` and a prompt.
-
-Flags that set an option have their name and type from its row.
+"""The flags of each command, from flags.toml; and from what was typed to `Options` and a prompt.
 
 A group maps the names under which a command gets its flags to the annotation that typer reads, and to the value of an unused flag.
 """
@@ -11,6 +9,7 @@ import json
 import os
 import re
 import sys
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_args
 
@@ -19,32 +18,14 @@ import typer
 from hackamore.checked.fields import suggestion
 from hackamore.errors import OptionsError, escape_terminal
 from hackamore.options.kinds import PermissionMode
-from hackamore.options.options import Options
+from hackamore.options.options import NO_SESSION, Options
 from hackamore.options.sources import variable_kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
 Flags: TypeAlias = "dict[str, tuple[Any, Any]]"
 
-OUTPUT_PANEL = "Output"
-_CONVERSATION = "Conversation"
-_TOOLS = "Tools and permissions"
-_PROCESS = "Process and configuration"
-_ALLOW = "Run TOOL without asking: Edit, `Bash(git log:*)`. Repeatable."
-_SOURCES = 'Load these settings: user, project, local; "" for none.'
-_TRUST = "Accept programs and loose permissions from the config file."
-_CONFIG = "Read options from a TOML file; flags and HACKAMORE_... win."
-_ANY = "Set any other field of `hackamore.Options`. Repeatable."
-_POLICY = "Decide tool calls by the rules of a TOML file."
-_RAW = "Write the CLI's JSON lines to stdout, and nothing else."
-_YES = "Approve all permission requests that need no person."
-_SCHEMA = "Require an answer that matches the JSON schema in PATH."
-_PIECES = "Show text while it is written (default: on a terminal)."
-_CLI = "Path to the Claude Code CLI (default: search for it)."
-MODES = tuple(mode for mode in get_args(PermissionMode) if mode != "manual")
-_ALIASES = ("default", "fable", "haiku", "opus", "sonnet")
-"""Names of models that the CLI resolves by itself; only for completion."""
 _COMPLETED = 200
 """The newest sessions, which completion offers."""
 _TITLE = 60
@@ -58,40 +39,6 @@ def _complete(*choices: str) -> Callable[[str], list[str]]:
         return [choice for choice in choices if choice.startswith(incomplete)]
 
     return complete
-
-
-def flag(
-    kind: Any,
-    *names: str,
-    help: str,  # noqa: A002 - as in typer
-    panel: str | None = None,
-    metavar: str | None = None,
-    choices: Iterable[str] | Callable[[str], Any] = (),
-) -> tuple[Any, Any]:
-    """Return a flag and its unused value: False for a bool, but None for one with an opposite (`--x/--no-x`), else None."""
-    unused: Any = False if kind is bool and "/" not in names[0] else None
-    if metavar is None and kind is not bool:
-        metavar = {int: "N", float: "N", Path: "PATH", list[Path]: "PATH", list[int]: "N"}.get(kind, "TEXT")
-    kind = kind if unused is False else kind | None
-    completion = choices if callable(choices) else _complete(*choices) if choices else None
-    option = typer.Option(
-        *names, help=help, metavar=metavar, show_default=False, rich_help_panel=panel, autocompletion=completion
-    )
-    return Annotated[kind, option], unused
-
-
-def argument(
-    metavar: str,
-    text: str,
-    *,
-    required: bool = False,
-    complete: Callable[[str], Any] | None = None,
-    many: bool = False,
-) -> tuple[Any, Any]:
-    """Return a positional argument; None if it is not used."""
-    described = typer.Argument(metavar=metavar, help=text, show_default=False, autocompletion=complete)
-    kind: Any = list[str] if many else str
-    return (Annotated[kind, described], ...) if required else (Annotated[kind | None, described], None)
 
 
 def complete_sessions(incomplete: str) -> list[tuple[str, str]]:
@@ -120,174 +67,70 @@ def _typed(title: str) -> str:
     return _SPECIAL.sub(r"\\\g<0>", title) if "bash" in os.environ.get("_HACKAMORE_COMPLETE", "") else title
 
 
-def _option(
-    name: str,
-    text: str,
-    panel: str | None,
-    metavar: str,
-    *,
-    names: Sequence[str],
-    choices: Iterable[str] | Callable[[str], Any],
-) -> tuple[Any, Any]:
-    """Return the flag of an option: its flag for the CLI in lower case, or else its name."""
-    field = Options.__fields__[name]
-    own = field.row.name if field.row.name.startswith("--") else f"--{name.replace('_', '-')}"
-    kind: Any = str
+def _kind(option: str) -> Any:
+    field = Options.__fields__[option]
     if field.annotation.startswith("Sequence") and field.row.form != "comma":
-        kind = list[Path] if "PathLike" in field.annotation else list[str]
-    else:
-        kind = {"bool": bool, "int | None": int, "float | None": float}.get(field.annotation, str)
-    names = names or (re.sub("(?=[A-Z])", "-", own).lower(),)
-    return flag(kind, *names, help=text, panel=panel, metavar=metavar or None, choices=choices)
+        return list[Path] if "PathLike" in field.annotation else list[str]
+    return {"bool": bool, "int | None": int, "float | None": float}.get(field.annotation, str)
 
 
-def _options(
-    *rows: tuple[str, str, str | None, str],
-    choices: Mapping[str, Iterable[str] | Callable[[str], Any]] | None = None,
-) -> Flags:
-    """Return flags from rows: the option, its text, its panel; its metavar and own names, if any."""
-    flags = {}
-    for name, text, panel, words in rows:
-        metavar, *names = words.split() or [""]
-        flags[name] = _option(name, text, panel, metavar, names=names, choices=(choices or {}).get(name, ()))
-    return flags
+def _name(option: str) -> str:
+    """Return the flag of an option: its flag for the CLI in lower case, or else its name."""
+    row = Options.__fields__[option].row
+    own: str = row.name if row.name.startswith("--") else f"--{option.replace('_', '-')}"
+    return re.sub("(?=[A-Z])", "-", own).lower()
 
 
-_CLI_PATH = _options(("cli_path", _CLI, _PROCESS, "PATH"))
-_NAMED = {
-    **_options(
-        ("model", "Use this model: a name or an alias such as sonnet.", None, "NAME"),
-        ("system_prompt", "Replace the CLI's system prompt.", None, "TEXT"),
-        ("append_system_prompt", "Add to the CLI's system prompt.", None, "TEXT"),
-        ("max_turns", "Stop after N turns.", None, "N"),
-        ("max_budget_usd", "Stop when the cost reaches USD.", None, "USD"),
-        ("resume", "Resume the session with this id or title.", _CONVERSATION, "UUID"),
-        ("continue_conversation", "Resume the newest session of the folder.", _CONVERSATION, ""),
-        ("fork_session", "Resume in a copy of the session.", _CONVERSATION, ""),
-        ("session_id", "Set the id of the new session.", _CONVERSATION, "UUID"),
-        ("allowed_tools", _ALLOW, _TOOLS, "TOOL --allow --allowed-tools"),
-        ("disallowed_tools", "Never run TOOL. Repeatable.", _TOOLS, "TOOL"),
-        ("tools", 'Offer only these tools; "" none, default all. Repeatable.', _TOOLS, "TOOL"),
-        ("permission_mode", f"Set the mode: {', '.join(MODES)}.", _TOOLS, "MODE"),
-        ("add_dirs", "Let tools also work in this folder. Repeatable.", _TOOLS, "PATH"),
-        ("mcp_servers", "Load MCP servers from a file or JSON text.", _TOOLS, "PATH --mcp-config"),
-        ("cwd", "Run the CLI in this folder.", _PROCESS, "PATH"),
-        ("setting_sources", _SOURCES, _PROCESS, "LIST"),
-        choices={
-            "model": _ALIASES,
-            "permission_mode": MODES,
-            "resume": complete_sessions,
-            "setting_sources": ("user", "project", "local", "user,project", "user,project,local"),
-        },
-    ),
-    **_CLI_PATH,
+def _read_flag(name: str, row: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Return a flag or argument for typer, and its unused value: False for a switch without an opposite (`--x/--no-x`), else None."""
+    choices = row.get("choices", ())
+    choices = _CHOICES[choices] if isinstance(choices, str) else choices
+    shown: dict[str, Any] = {"show_default": False, "help": row["help"]}
+    if callable(choices):
+        shown["autocompletion"] = choices
+    elif choices:
+        shown |= {"autocompletion": _complete(*choices), "help": row["help"].replace("{choices}", ", ".join(choices))}
+    if "argument" in row:
+        kind: Any = list[str] if row.get("many") else str
+        described = typer.Argument(metavar=row["argument"], **shown)
+        return (Annotated[kind | None, described], None) if row.get("optional") else (Annotated[kind, described], ...)
+    kind = _kind(name) if "option" in row else _KINDS[row["kind"]]
+    names = (row.get("flag") or _name(name)).split()
+    metavar = row.get("option") or row.get("metavar") or _METAVARS.get(kind)
+    unused: Any = False if kind is bool and "/" not in names[0] else None
+    option = typer.Option(*names, metavar=metavar, rich_help_panel=row.get("panel"), **shown)
+    return Annotated[kind if unused is False else kind | None, option], unused
+
+
+_KINDS: dict[str, Any] = {
+    "float": float,
+    "number": int,
+    "numbers": list[int],
+    "path": Path,
+    "switch": bool,
+    "text": str,
+    "texts": list[str],
 }
-NAMED_OPTIONS = tuple(_NAMED)
+_METAVARS: dict[Any, str] = {float: "N", int: "N", list[int]: "N", Path: "PATH", str: "TEXT", list[str]: "TEXT"}
+ROWS: dict[str, dict[str, Any]] = tomllib.loads(Path(__file__).with_name("flags.toml").read_text(encoding="utf-8"))
+"""The groups of flags of flags.toml."""
+NAMED_OPTIONS = tuple(name for name, row in ROWS["OPTIONS"].items() if "option" in row)
 """The options that have a flag of their own."""
-
-_SETTABLE = tuple(
-    f"{name}="
-    for name, field in Options.__fields__.items()
-    if name not in _NAMED and variable_kind(field) != "function"
-)
-OPTIONS: Flags = {
-    **_NAMED,
-    "timeout": flag(float, "--timeout", metavar="SECONDS", help="Stop a turn that takes longer.", panel=_PROCESS),
-    "policy": flag(Path, "--policy", metavar="PATH", help=_POLICY, panel=_TOOLS),
-    "option": flag(list[str], "--option", metavar="NAME=JSON", help=_ANY, panel=_PROCESS, choices=_SETTABLE),
-    "config": flag(Path, "--config", metavar="PATH", help=_CONFIG, panel=_PROCESS),
-    "trust_config": flag(bool, "--trust-config", help=_TRUST, panel=_PROCESS),
+_CHOICES: dict[str, Any] = {
+    "modes": [mode for mode in get_args(PermissionMode) if mode != "manual"],
+    "sessions": complete_sessions,
+    "settable": [
+        f"{name}="
+        for name, field in Options.__fields__.items()
+        if name not in NAMED_OPTIONS and variable_kind(field) != "function"
+    ],
 }
-"""All that make `hackamore.Options`."""
-
-LOG_LEVELS = ("debug", "info", "warning", "error")
-LOG: Flags = {
-    "log_level": flag(
-        str,
-        "--log-level",
-        metavar="LEVEL",
-        help=f"Log to stderr: {', '.join(LOG_LEVELS)}.",
-        panel=_PROCESS,
-        choices=LOG_LEVELS,
-    )
+FLAGS: dict[str, Flags] = {
+    group: {name: _read_flag(name, row) for name, row in rows.items()} for group, rows in ROWS.items()
 }
-"""For all commands that start the CLI."""
-
-PROMPT: Flags = {"prompt": argument("PROMPT", "The prompt; `-` or a pipe reads standard input.")}
-OUTPUT: Flags = {
-    "as_json": flag(bool, "--json", help=_RAW, panel=OUTPUT_PANEL),
-    "quiet": flag(bool, "--quiet", "-q", help="Write only the final text.", panel=OUTPUT_PANEL),
-}
-_PARTIAL: Flags = {"partial": flag(bool, "--partial/--no-partial", help=_PIECES, panel=OUTPUT_PANEL)}
-SHAPE: Flags = {
-    **_PARTIAL,
-    "output_schema": flag(Path, "--output-schema", metavar="PATH", help=_SCHEMA, panel=OUTPUT_PANEL),
-}
-JSON_REPORT: Flags = {"as_json": flag(bool, "--json", help="Write the report as JSON.", panel=OUTPUT_PANEL)}
-DOCTOR: Flags = {
-    **JSON_REPORT,
-    "verbose": flag(bool, "--verbose", "-v", help="List the variables that the CLI gets.", panel=OUTPUT_PANEL),
-}
-DEMO: Flags = {
-    "simulated": flag(bool, "--simulated", help="Use the simulated CLI, even if there is a real one."),
-    "fast": flag(bool, "--fast", help="Show text without delays and skip the waits."),
-    **_CLI_PATH,
-}
-CONFORMANCE: Flags = {
-    "cli_path": flag(str, "--cli", "--cli-path", metavar="PATH", help=_CLI),
-    **JSON_REPORT,
-}
-INSTALL: Flags = {
-    "version": argument("VERSION", "The version, or a tag of the registry (default: latest)."),
-    "force": flag(bool, "--force", help="Install again, even if the version is there."),
-}
-CHAT: Flags = {
-    "prompt": argument("PROMPT", "The first prompt."),
-    "yes": flag(bool, "--yes", help=_YES, panel=_TOOLS),
-    **_PARTIAL,
-}
-
-
-_FILTERS = "Filters"
-_TRACE = "A trace, a cassette, or a session id."
-_KINDS = ("prompt", "text", "tool", "subagent", "hook", "permission", "mcp", "control", "task", "result")
-
-TRACE_SHOW: Flags = {
-    "file": argument("FILE", _TRACE, required=True),
-    "session": flag(list[int], "--session", help="Show only session N, counted from 0. Repeatable.", panel=_FILTERS),
-    "kind": flag(
-        list[str],
-        "--kind",
-        metavar="KIND",
-        help=f"Show only this kind: {', '.join(_KINDS)}, ... Repeatable.",
-        panel=_FILTERS,
-        choices=_KINDS,
-    ),
-    "everything": flag(bool, "--all", help="Show states, streamed pieces and handshakes as well.", panel=_FILTERS),
-    "full": flag(bool, "--full", help="Show texts in full.", panel=_FILTERS),
-    "as_json": flag(bool, "--json", help="Write one JSON object for each event.", panel=OUTPUT_PANEL),
-    "raw": flag(bool, "--raw", help="Write the recorded lines.", panel=OUTPUT_PANEL),
-}
-
-
-_TITLE_OF_PAGE = flag(str, "--title", metavar="TEXT", help="Set the title of the page.", panel=OUTPUT_PANEL)
-TRACE_HTML: Flags = {
-    "file": argument("FILE", _TRACE, required=True),
-    "output": flag(Path, "--output", "-o", help="Write to PATH (default: FILE with .html here).", panel=OUTPUT_PANEL),
-    "force": flag(bool, "--force", help="Replace PATH if it exists.", panel=OUTPUT_PANEL),
-    "title": _TITLE_OF_PAGE,
-}
-TRACE_INSPECT: Flags = {
-    "file": argument("FILE", _TRACE, required=True),
-    "follow": flag(bool, "--follow", "-f", help="Show what is added to the file while the page is open."),
-    "port": flag(int, "--port", help="Listen on port N of 127.0.0.1 (default: a free one)."),
-}
-TRACE_DIFF: Flags = {
-    "one": argument("A", _TRACE, required=True),
-    "other": argument("B", "The run to compare with.", required=True),
-    "no_results": flag(bool, "--no-results", help="Ignore what tools returned.", panel=_FILTERS),
-    "full": flag(bool, "--full", help="Compare and show texts in full.", panel=OUTPUT_PANEL),
-}
+"""The groups with annotations for typer."""
+FLAGS["TASK_OPTIONS"] = {name: row for name, row in FLAGS["OPTIONS"].items() if name not in NO_SESSION}
+LOG_LEVELS: list[str] = ROWS["LOG"]["log_level"]["choices"]
 
 
 def read_prompt(prompt: str | None) -> str:

@@ -17,8 +17,7 @@ import msgspec
 from hackamore import Budget
 from hackamore.activity.words import one_line
 from hackamore.cli import trace_page
-from hackamore.cli.flags import build_options
-from hackamore.cli.fleet_flags import ENGINES, KEPT, STATES
+from hackamore.cli.flags import FLAGS, ROWS, build_options
 from hackamore.cli.fleet_tasks import read_tasks
 from hackamore.cli.fleet_view import EventLines, FleetDisplay, cost, count, duration, summary
 from hackamore.cli.running import FAILED, USAGE, signals
@@ -68,7 +67,7 @@ class _Kept(msgspec.Struct, frozen=True):
 def _given(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that were used, with absolute paths, as JSON has them."""
     found: dict[str, Any] = {}
-    for name in KEPT:
+    for name in (*FLAGS["FLEET"], *FLAGS["TASK_OPTIONS"]):
         value = given.get(name)
         if value is None or value is False or value == []:
             continue
@@ -163,9 +162,9 @@ def _budget(settings: Mapping[str, Any]) -> Budget | None:
 
 
 def _executor(settings: Mapping[str, Any], stack: ExitStack) -> Executor | None:
-    engine, scheduler = settings.get("engine", ENGINES[0]), settings.get("scheduler")
-    if engine not in ENGINES:
-        raise OptionsError(f"`--engine` must be one of {', '.join(ENGINES)}, got {engine!r:.100}.", field="engine")
+    engine, scheduler = settings.get("engine", "local"), settings.get("scheduler")
+    if engine not in (engines := ROWS["FLEET"]["engine"]["choices"]):
+        raise OptionsError(f"`--engine` must be one of {', '.join(engines)}, got {engine!r:.100}.", field="engine")
     if engine == "local":
         if scheduler is not None:
             raise OptionsError("`--scheduler` needs `--engine dask`.", field="scheduler")
@@ -376,11 +375,11 @@ def _note(row: FleetRow, lost: list[str]) -> str:
 
 
 def results_(given: Mapping[str, Any], terminal: Terminal) -> int:
-    states = given.get("state") or None
+    states, known = given.get("state") or None, ROWS["STATE"]["state"]["choices"]
     for state in states or ():
-        if state not in STATES:
+        if state not in known:
             raise OptionsError(
-                f"`--state` must be one of {', '.join(STATES)}, got {escape_terminal(repr(state), 100)}.", field="state"
+                f"`--state` must be one of {', '.join(known)}, got {escape_terminal(repr(state), 100)}.", field="state"
             )
     forms = [name for name in ("jsonl", "csv", "json") if given.get(f"as_{name}")]
     output = given.get("output")

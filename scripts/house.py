@@ -31,8 +31,8 @@ LIMITS = {
     "circles": 1,
     "circles across packages": 0,
     "inner imports": 8,
-    # Allowances: 2,500 lines for the compatible layer (`compat`), 3,000 for policies, which took 253 more.
-    "lines": 76_190 + 2_500 + 3_000 + 253,
+    # Allowances: 2,500 lines for the compatible layer (`compat`), 3,000 for policies.
+    "lines": 76_190 + 2_500 + 3_000,
 }
 """Limits only fall. A capability that is asked for has its own allowance of lines; all else pays with deletions in the same commit."""
 SLACK_LINES = 300

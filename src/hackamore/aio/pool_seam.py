@@ -31,11 +31,7 @@ ROUND = 16
 
 
 class PoolSeam:
-    """Waits, starts and calls for a pool on an event loop. Created where the pool starts.
-
-    Attributes:
-        lock: held while the core is read or changed; here it does nothing.
-    """
+    """Waits, starts and calls for a pool on the event loop where it is created. The `lock` of the core does nothing here."""
 
     def __init__(self, name: str = "pool") -> None:
         check_loop()
@@ -61,11 +57,7 @@ class PoolSeam:
         return await Call(function).wait()
 
     async def wait(self, flag: Flag, seconds: float | None = None, *, since: int | None = None) -> bool:
-        """Wait until a flag is set or woken, `seconds` at most; return False if the time passed.
-
-        Args:
-            since: value of `flag.wakes` when the caller looked at the core; a wake since then counts.
-        """
+        """Wait until a flag is set, or woken since it had `since` wakes, `seconds` at most; return False if the time passed."""
         if flag.is_set or (since is not None and flag.wakes != since):
             return True
         event = anyio.Event()

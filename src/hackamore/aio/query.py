@@ -62,12 +62,7 @@ _SHORTEST_WAIT = 0.01
 
 
 class _Plain:
-    """The one-way launch: the prompt goes with it, and the stream reads when its caller reads. `Steered` has the same methods.
-
-    Attributes:
-        items: the items that the stream gives next.
-        gone: True once the CLI was stopped.
-    """
+    """The one-way launch: the prompt goes with it, and the stream reads when its caller reads. `Steered` has the same members."""
 
     def __init__(self, prompt: str, options: Options, transport: AsyncTransport | TransportSource | None) -> None:
         self.transport: AsyncTransport

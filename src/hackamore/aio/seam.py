@@ -68,11 +68,7 @@ class Seam:
     # -- enter the core ------------------------------------------------------------------------------------------------
 
     def check(self, flag: Flag | None = None) -> None:
-        """Raise RuntimeError in another event loop: the core must not be touched there, and a waiting task would never wake.
-
-        Args:
-            flag: if it is set, the caller does not wait, and may be anywhere.
-        """
+        """Raise RuntimeError in another event loop, unless `flag` is set: the core must not be touched there, nor would a wait end."""
         if self.driver is None or self.driver.is_here or self._core.ended.is_set or (flag is not None and flag.is_set):
             return
         raise RuntimeError(
@@ -117,12 +113,7 @@ class Seam:
     # -- wait ----------------------------------------------------------------------------------------------------------
 
     async def wait(self, flag: Flag, seconds: float | None = None, *, since: int | None = None) -> bool:
-        """Wait until a flag is set or woken; return False if the time limit passed.
-
-        Args:
-            seconds: time limit; it only counts before the launch, because the driver looks after timeouts.
-            since: value of `flag.wakes` when the caller looked at the core; a wake since then counts.
-        """
+        """Wait until a flag is set, or woken since it had `since` wakes; False after `seconds`, which count before the launch alone."""
         if flag.is_set or (since is not None and flag.wakes != since):
             return True
         self.check()

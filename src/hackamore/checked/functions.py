@@ -220,11 +220,7 @@ def _required(signature: inspect.Signature) -> list[str]:
 
 
 def check_annotations(value: Any, path: str, asked: type | None, answers: tuple[type, ...], role: str) -> None:
-    """Refuse a callback whose annotations contradict its use. Annotations that cannot be resolved do not count.
-
-    Args:
-        asked: class of its first argument; None if that is not known.
-    """
+    """Refuse a callback whose annotations, if they can be resolved, contradict its use, or `asked`, the class of its first argument."""
     import inspect
     import typing
 
@@ -363,11 +359,7 @@ def guarded(
 
 
 def json_copy(value: Any, path: str) -> Any:
-    """Return a copy of `value` made of what JSON can hold; `msgspec.Raw` is checked and stays the bytes that it is.
-
-    Raises:
-        AnswerError: JSON cannot hold it; the message names the place and not the value.
-    """
+    """Return a copy made of what JSON can hold, with `msgspec.Raw` as it is; raise AnswerError, which names the place and not the value."""
     try:
         return _json_copy(value, path)
     except RecursionError:

@@ -47,15 +47,7 @@ class OutputError(ResultError):
 
 
 def schema_for(output_type: Any, name: str = "output_type") -> dict[str, Any]:
-    """Return the JSON schema to ask the model for.
-
-    Args:
-        output_type: the type of the answer.
-        name: the argument or option that has it.
-
-    Raises:
-        OptionsError: no schema can be made of this type.
-    """
+    """Return the JSON schema to ask the model for; raise OptionsError for a type of which none can be made, given as `name`."""
     schema, _ = _schema(output_type, name)
     return schema
 
@@ -135,16 +127,7 @@ def _understood(schema: Any) -> Any:
 
 
 def decode_output(result: ResultMessage, output_type: Any, refusal: str = "") -> Any:
-    """Return the structured output of `result` as `output_type` (or as plain values for None).
-
-    Args:
-        result: the result of the turn.
-        output_type: the type to decode into.
-        refusal: the last error that the CLI reported to the model about its output.
-
-    Raises:
-        OutputError: it is missing or does not fit.
-    """
+    """Return the structured output as `output_type` (None: plain values); raise OutputError, with the `refusal`, if it does not fit."""
     if output_type is None:
         return result.structured_output
     raw = raw_output(result)
@@ -158,12 +141,7 @@ def decode_output(result: ResultMessage, output_type: Any, refusal: str = "") ->
 
 
 class MisfitError(ValueError):
-    """Structured output does not fit a type.
-
-    Args:
-        problem: the reason, in words.
-        raw: the output, without a wrapper that the model put around it.
-    """
+    """Structured output does not fit a type; `raw` is the output without a wrapper that the model put around it."""
 
     def __init__(self, problem: str, raw: bytes) -> None:
         super().__init__(problem)
@@ -171,15 +149,7 @@ class MisfitError(ValueError):
 
 
 def decode_raw(raw: bytes, output_type: Any) -> Any:
-    """Decode structured output.
-
-    Args:
-        raw: the output, as JSON.
-        output_type: the type to decode into; None for plain values.
-
-    Raises:
-        MisfitError: it does not fit.
-    """
+    """Decode structured output as a type, or as plain values for None; raise MisfitError if it does not fit."""
     if output_type is None:
         return msgspec.json.decode(raw)
     schema, wrapped = _schema(output_type)

@@ -50,13 +50,7 @@ _PROGRAMS_OR_JSON = ("cli_path", "mcp_servers")
 
 
 class _Kept(msgspec.Struct, frozen=True):
-    """The settings of a run that a journal keeps.
-
-    Attributes:
-        settings: flags by the names of their parameters.
-        hidden: flags that may hold secrets, which are not kept.
-        cwd: the folder in which the command was started.
-    """
+    """The settings of a run that a journal keeps: flags by parameter, flags that may hold secrets and are not kept, and the folder."""
 
     file: str
     settings: dict[str, Any]

@@ -37,13 +37,7 @@ class _BadLineError(Exception):
 
 
 def read_tasks(path: str, options: Options, verify: Verify | None, *, trusted: bool) -> list[Task]:
-    """Return the tasks of a file, whose ending says what it is.
-
-    Args:
-        options: the options of all tasks, which those of a task change.
-        verify: the check of tasks without one of their own.
-        trusted: True accepts options and checks that run programs from JSONL.
-    """
+    """Return the tasks of a file, whose ending says what it is; `trusted` accepts options and checks that run programs from JSONL."""
     name = escape_terminal(path, 300)
     ending = os.path.splitext(path)[1].lower()
     if ending == ".py":

@@ -110,14 +110,7 @@ def certificates() -> ssl.SSLContext:
 
 
 def find_package(package: str, wanted: str) -> Package:
-    """Return a version of a package, from the metadata of the registry.
-
-    Args:
-        wanted: a version, or a tag such as `latest`.
-
-    Raises:
-        InstallError: the registry cannot be read, or has no such package, version or checksum.
-    """
+    """Return a version of a package, or that of a tag such as `latest`; raise InstallError if the registry lacks it or its checksum."""
     url = f"{registry()}/{package.replace('/', '%2F')}"
     try:
         with _open(url, {"accept": "application/vnd.npm.install-v1+json, application/json;q=0.9"}) as answer:

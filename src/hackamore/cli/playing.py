@@ -32,11 +32,7 @@ def shown(path: object) -> str:
 
 
 def read_script(path: str, kinds: tuple[type[Any], ...] = (Script,)) -> Any:
-    """Return the script of a file in JSON, TOML or Python; raise OptionsError if there is none.
-
-    Args:
-        kinds: the classes that `script` of a Python file may have.
-    """
+    """Return the script of a file in JSON, TOML or Python, of a class in `kinds`; raise OptionsError if there is none."""
     file = Path(path)
     if file.suffix not in _LANGUAGES:
         known = ", ".join(_LANGUAGES)
@@ -121,13 +117,7 @@ def write_report(
     hint: str = "",
     beside: bool = False,
 ) -> int:
-    """Write the report as the flags require; return the exit code.
-
-    Args:
-        given: the flags `as_json`, `junit` and `output`.
-        hint: the likely reason, if the CLI or the model was never reached.
-        beside: a command has written to standard output, so that text goes to standard error.
-    """
+    """Write the report as the flags require; return the exit code. `hint` is for an unreached CLI; with `beside` text goes to stderr."""
     text = report.to_json() if given.get("as_json") else report.to_text()
     files = {given.get("output"): f"{text}\n".encode(), given.get("junit"): report.to_junit(suite)}
     unwritten = False

@@ -37,14 +37,7 @@ _PIECE = 65536
 
 
 class Lines:
-    """Lines of an input. A terminal stays as it is: it edits lines, and turns Ctrl-C into a signal.
-
-    Args:
-        descriptor: the input; None means standard input.
-
-    Attributes:
-        interactive: True if the input is a terminal.
-    """
+    """Lines of an input (None: standard input). A terminal stays as it is: it edits lines, and turns Ctrl-C into a signal."""
 
     def __init__(self, descriptor: int | None = None) -> None:
         self._descriptor = -1 if descriptor is None else descriptor
@@ -129,14 +122,7 @@ _MODEL_ASKS = "AskUserQuestion"
 
 
 class Questions:
-    """Asks one question at a time; `asked` is the open one, or empty.
-
-    Args:
-        terminal: the terminal.
-        lines: the source of answers; without a terminal no question is shown.
-        say_yes: True allows tools without asking.
-        called: waits until the call that a question is about was shown.
-    """
+    """Asks one question at a time, on a terminal; `asked` is the open one, or empty. `called` waits until its call was shown."""
 
     def __init__(
         self, terminal: Terminal, lines: Lines, *, say_yes: bool, called: Callable[[str], Awaitable[None]]

@@ -159,12 +159,7 @@ def run(given: Mapping[str, Any], terminal: Terminal) -> int:
 def show_query(
     prompt: str, options: Options, view: View | None, terminal: Terminal | None = None
 ) -> ResultMessage | None:
-    """Run a query and show every item; return the last result.
-
-    Args:
-        view: shows the items; None shows nothing.
-        terminal: shows a spinner, and how to resume after an interrupt; None shows neither.
-    """
+    """Run a query and show every item on `view`, with a spinner on `terminal` (None: nothing is shown); return the last result."""
     from hackamore.sync import query
 
     stream = query(prompt, options)

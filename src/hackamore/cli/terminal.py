@@ -84,14 +84,7 @@ def _console(file: TextIO) -> Console:
 
 
 class Channel:
-    """One stream of the terminal: text is cleaned, and wrapped at words if the stream is a terminal.
-
-    Args:
-        owner: the terminal, which knows whether anything may be written.
-
-    Attributes:
-        line_open: True if the last line has no end yet.
-    """
+    """One stream of the terminal: text is cleaned, and on a terminal wrapped at words. `line_open`: the last line has no end yet."""
 
     def __init__(self, file: TextIO, owner: Terminal) -> None:
         self._owner = owner
@@ -413,11 +406,7 @@ class Wrapper:
 
 
 def wrapped(text: str, width: int, hang: str | None = None) -> str:
-    """Return clean text broken at words; its own line ends are kept.
-
-    Args:
-        hang: how continued lines begin; None means as far in as the line itself.
-    """
+    """Return clean text broken at words; its own line ends stay. Continued lines begin with `hang`, or as far in as the line itself."""
     lines = []
     for line in text.split("\n"):
         margin = line[: len(line) - len(line.lstrip(" "))] if hang is None else hang

@@ -30,11 +30,7 @@ def program_files(paths: Iterable[str]) -> list[Path]:
 
 
 class Program:
-    """A file that was read. Raises SyntaxError or ValueError if it is not a Python program.
-
-    Attributes:
-        names: the names of the file that come from the official package, with their places there.
-    """
+    """A Python program (else SyntaxError or ValueError); `names` are those from the official package, with their places there."""
 
     def __init__(self, path: Path, data: bytes) -> None:
         self.path = path

@@ -13,11 +13,7 @@ class Event(Protocol):
 
 
 class Flag:
-    """Something that happens once. Each waiter brings an event of its own.
-
-    Attributes:
-        wakes: how often waiters were woken. A thread that saw this number before it waits misses no wake.
-    """
+    """Something that happens once; each waiter brings an event. A thread that saw `wakes`, their number, before it waits misses none."""
 
     __slots__ = ("is_set", "waiters", "wakes")
 

@@ -12,12 +12,7 @@ _NOT_IN_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class Case(NamedTuple):
-    """A test case: it passed, unless it has a problem or was skipped.
-
-    Attributes:
-        problem: the reason of its failure on one line; None if it did not fail.
-        skipped: True if it has no outcome.
-    """
+    """A test case: it passed, unless it has a `problem`, the reason on one line, or was `skipped` and has no outcome."""
 
     name: str
     problem: str | None = None

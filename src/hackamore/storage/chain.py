@@ -39,11 +39,7 @@ class ChainFile:
             pass
 
     def append(self, fields: Mapping[str, Any]) -> None:
-        """Append a line with one write: the hash of the line before, the time, the fields, and its own hash.
-
-        Raises:
-            OSError: the file cannot be written, or another program holds it for longer than the patience.
-        """
+        """Append a line in one write: the hash of that before, time, fields, own hash. OSError: it cannot be written or locked in time."""
         with self._opened() as descriptor:
             before, begun = _last(descriptor)
             now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

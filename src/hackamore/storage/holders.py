@@ -16,13 +16,7 @@ from typing import NamedTuple
 
 
 class _Place(NamedTuple):
-    """Where this process runs; a part that is not known is empty.
-
-    Attributes:
-        machine: the machine or container.
-        boot: the start of its kernel.
-        space: the space that ids of processes are valid in.
-    """
+    """Where this process runs: the machine or container, the start of its kernel, the space of process ids. Unknown parts are empty."""
 
     machine: str
     boot: str

@@ -65,11 +65,7 @@ def _open(path: Path) -> BinaryIO:
 
 @dataclass(frozen=True, slots=True)
 class SessionFiles:
-    """The files of one session. A file can vanish or grow at any time.
-
-    Attributes:
-        directory: the working directory that the project was found by; None if the files were found without one.
-    """
+    """The files of one session, which can vanish or grow at any time; `directory` is the one that the project was found by, if any."""
 
     session_id: str
     path: Path
@@ -229,11 +225,7 @@ def _directories_in(folder: Path) -> Iterator[str]:
 
 
 def directory_of(folder: Path) -> str:
-    """Return the working directory that a project's folder is for.
-
-    Returns:
-        The directory, as the sessions in the folder name it; the name of the folder if none of them does.
-    """
+    """Return the working directory of a project's folder, as its sessions name it; the name of the folder if none of them does."""
     begins = folder.name[:KEY_LENGTH]
     return next((each for each in _directories_in(folder) if _plain_key(each)[:KEY_LENGTH] == begins), folder.name)
 
@@ -291,14 +283,7 @@ def sessions_in(folder: Path, directory: str | None = None) -> Iterator[SessionF
 
 @dataclass(frozen=True, slots=True)
 class ConversationFile:
-    """A file with a conversation, of a session or of one of its subagents.
-
-    Attributes:
-        agent_id: the subagent; None for the session itself.
-        inode: the number of the file in its file system.
-        size: its size, in bytes.
-        modified: the time of its last change, in nanoseconds since 1970.
-    """
+    """A file with a conversation, of a session or of its subagent `agent_id`; `size` is in bytes, `modified` in nanoseconds since 1970."""
 
     path: str
     session_id: str

@@ -38,11 +38,7 @@ _LOG, _SHARED = "-wal", "-shm"
 
 
 class StorageError(Exception):
-    """A file cannot be used. The text continues a sentence that begins with the name of the file.
-
-    Attributes:
-        retryable: True if the same call may succeed later.
-    """
+    """A file cannot be used; the text continues a sentence that begins with its name. If `retryable`, the call may succeed later."""
 
     def __init__(self, text: str, problem: Problem = "version") -> None:
         super().__init__(text)
@@ -56,14 +52,7 @@ def unstorable(error: UnicodeEncodeError) -> StorageError:
 
 
 def migration(found: int, version: int, steps: Mapping[int, Sequence[str]] | None, noun: str = "file") -> list[str]:
-    """Return the statements that lead from the version that was found to the present one.
-
-    Args:
-        steps: for each older version, the statements that lead to the next one; None if none are needed.
-
-    Raises:
-        StorageError: there is no way.
-    """
+    """Return the statements from the version that was found to the present one, step by step; raise StorageError if there is no way."""
     if found > version:
         raise StorageError(
             f"has version {found}, and this Hackamore knows up to {version}. Update Hackamore, or use another {noun}."
@@ -390,11 +379,7 @@ def _use_write_ahead_log(connection: sqlite3.Connection, seconds: float) -> None
 
 
 class _Forks:
-    """Takes all databases over a fork; one fork at a time.
-
-    Attributes:
-        left: connections that this process must not touch, by the marks of their files: it cannot use these files either.
-    """
+    """Takes all databases over a fork, one at a time. `left` are connections that this process must not touch, by their files."""
 
     def __init__(self) -> None:
         self.left: dict[tuple[int, int] | None, object] = {}

@@ -35,11 +35,7 @@ class PoolSeam:
         self._context = context_for_thread()
 
     def check(self) -> None:
-        """Refuse calls in a forked copy of the process: it has no threads, and what it would change is its parent's.
-
-        Raises:
-            RuntimeError: the process was forked.
-        """
+        """Raise RuntimeError in a forked copy of the process: it has no threads, and what it would change is its parent's."""
         if self._pid != os.getpid():
             raise RuntimeError(
                 f"This {self._name} belongs to process {self._pid}, and this one is a fork. Make a new one."
@@ -53,11 +49,7 @@ class PoolSeam:
         return function()
 
     def wait(self, flag: Flag, seconds: float | None = None, *, since: int | None = None) -> bool:
-        """Wait until a flag is set or woken, `seconds` at most; return False if the time passed.
-
-        Args:
-            since: value of `flag.wakes` when the caller looked at the core; a wake since then counts.
-        """
+        """Wait until a flag is set, or woken since it had `since` wakes, `seconds` at most; return False if the time passed."""
         with self.lock:
             if flag.is_set or (since is not None and flag.wakes != since):
                 return True

@@ -103,11 +103,7 @@ class Seam:
     # -- wait ----------------------------------------------------------------------------------------------------------
 
     def wait(self, flag: Flag, seconds: float | None = None, *, since: int | None = None) -> bool:
-        """Wait until a flag is set or woken; return False if the time limit passed.
-
-        Args:
-            since: value of `flag.wakes` when the caller looked at the core; a wake since then counts.
-        """
+        """Wait until a flag is set, or woken since it had `since` wakes; return False if the time limit passed."""
         with self.lock:
             if flag.is_set or (since is not None and flag.wakes != since):
                 return True
@@ -226,11 +222,7 @@ class Warner:
         return self._thread == threading.get_ident()
 
     def deliver_warnings(self, run: Callable[[Callable[[], None]], None] | None) -> None:
-        """Pass new warnings on; another thread that does this already continues with them.
-
-        Args:
-            run: runs a function in another thread; None if the caller's thread may call user code.
-        """
+        """Pass new warnings on, by `run` in another thread (None: in this one); a thread that does this already continues with them."""
         core = self._core
         if core.options.on_warning is None:
             core.warnings.deliver()

@@ -57,12 +57,7 @@ class Peer(Protocol):
 
 
 class _InMemory:
-    """The part that both kinds share.
-
-    Args:
-        make: starts the peer.
-        ended: called without the lock by `wait_exit` and after a stop, so more than once.
-    """
+    """The part that both kinds share. `ended` is called without the lock by `wait_exit` and after a stop, so more than once."""
 
     def __init__(self, make: Callable[[LaunchPlan], Peer], ended: Callable[[], None] = lambda: None) -> None:
         self._make = make

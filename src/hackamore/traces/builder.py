@@ -36,12 +36,7 @@ def call_title(fields: Any) -> str:
 
 
 class Builder:
-    """A trace that is being read.
-
-    Attributes:
-        items: all items, in the order in which they began.
-        changed: items that changed since it was emptied.
-    """
+    """A trace that is being read: `items` in the order in which they began, and in `changed` those that changed since it was emptied."""
 
     def __init__(self) -> None:
         self.items: list[Item] = []

@@ -48,11 +48,7 @@ class Reader:
         self._number = 0
 
     def take(self, line: bytes, agent: str = "") -> None:
-        """Process a line without its end. Raises nothing.
-
-        Args:
-            agent: the tool call that started the subagent whose conversation it is from.
-        """
+        """Process a line without its end; `agent` is the call that started the subagent whose conversation it is from. Raises nothing."""
         self._number += 1
         if line.strip():
             line = _redacted(self._redactor, line)

@@ -168,12 +168,7 @@ class _Lane:
 
 
 class Jobs:
-    """The open requests of the CLI. Of each kind, `limit` jobs run at the same time.
-
-    Attributes:
-        to_run: jobs for the shell to start.
-        to_stop: jobs whose callbacks the shell is to stop.
-    """
+    """The open requests of the CLI; of each kind, `limit` run at a time. The shell starts those `to_run`, and stops those `to_stop`."""
 
     def __init__(self, limit: int, parts: JobParts | SessionParts) -> None:
         self.to_run: deque[Job] = deque()

@@ -147,14 +147,10 @@ _CAPABILITIES = {"sampling/createMessage": "sampling", "elicitation/create": "el
 
 
 class ObjectRun:
-    """One connection to a server object.
+    """One connection to a server object, which the CLI knows as `name`.
 
-    `put`, `cancel` and `close` are called where the core may be touched, the other methods in the event loop of the run.
-
-    Args:
-        name: the name under which the CLI knows it.
-        answered: takes the id and the message of each answer.
-        sent: takes each notification of the server, and each request that the CLI can answer.
+    `put`, `cancel` and `close` are called where the core may be touched, the other methods in the event loop of the run. `answered` takes
+    the id and the message of each answer, `sent` each notification of the server, and each request that the CLI can answer.
     """
 
     def __init__(
@@ -239,12 +235,7 @@ CLOSE_SECONDS = 3.0
 
 
 class Entry:
-    """A server under the name by which the CLI knows it.
-
-    Attributes:
-        run: its connection, if it is of the kind that has one.
-        crashed: why its last connection ended by itself, if it did.
-    """
+    """A server under the name by which the CLI knows it; `crashed` is why its last connection (`run`) ended by itself, if it did."""
 
     __slots__ = ("crashed", "name", "run", "server")
 

@@ -195,12 +195,7 @@ def _nothing() -> None:
 
 
 class _Reports:
-    """The progress reports of one call that wait for the event loop.
-
-    Args:
-        send: sends those that wait; called where the connection may be touched.
-        post: calls a function there, from any thread.
-    """
+    """The progress reports of one call that wait for the event loop. `post`, from any thread, has `send` called there for them."""
 
     __slots__ = ("_post", "_posted", "_send", "_waiting")
 

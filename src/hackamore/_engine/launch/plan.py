@@ -397,11 +397,7 @@ _LATER_BYPASS = "--allow-dangerously-skip-permissions"
 
 
 def fit(plan: LaunchPlan, version: tuple[int, int, int]) -> LaunchPlan:
-    """Return the plan for a CLI version: flags that it does not know are replaced.
-
-    Raises:
-        UnsupportedCLIVersionError: an option needs a newer version; `option` names it.
-    """
+    """Return the plan for a CLI version: flags that it does not know are replaced, or UnsupportedCLIVersionError names the option."""
     argv, owners = list(plan.argv), list(plan.owners)
     for place, (part, owner) in enumerate(zip(plan.argv, plan.owners, strict=True)):
         # `extra_args` are the caller's decision. Versions between `without` and `known` were not tried: they get the flag.

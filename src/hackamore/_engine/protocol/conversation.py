@@ -140,10 +140,8 @@ class ConversationState:
     ) -> str:
         """Send a prompt, a string or a list of content blocks; return its id, a uuid. It waits, without limit, until the session is ready.
 
-        Raises:
-            ValueError: if JSON cannot hold it.
-            OptionsError: if the id is taken.
-            SessionClosedError: if the session is over, being stopped, or finishing.
+        Raises ValueError if JSON cannot hold it, OptionsError if the id is taken, and SessionClosedError if the session is over, being
+        stopped, or finishing.
         """
         self.check_prompts()
         record = PromptRecord(turn_id or self.new_uuid())

@@ -202,16 +202,10 @@ class Exchanges:
         operation: str | None = None,
         internal: bool = False,
     ) -> str:
-        """Send a control request; return its id. Before the session is ready it waits in a queue.
+        """Send a control request; return its id. One without a row is sent as it is; the ending of an `internal` one is not reported.
 
-        Args:
-            subtype: which one; one that has no row is sent as it is.
-            internal: no caller waits for it: its ending is not reported.
-
-        Raises:
-            SessionClosedError: if the session is over or being stopped.
-            TooManyPendingRequestsError: if `Limits.pending_requests` wait already.
-            InitQueueOverflowError: if the session is not ready and `Limits.queued_operations` wait already.
+        Before the session is ready it waits in a queue. Raises SessionClosedError if the session is over or being stopped,
+        TooManyPendingRequestsError if `Limits.pending_requests` wait, and InitQueueOverflowError if `Limits.queued_operations` are queued.
         """
         self._state.require_open(stopping=False)
         return self._request(subtype, fields or {}, operation or subtype, internal=internal)

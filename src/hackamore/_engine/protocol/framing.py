@@ -130,13 +130,10 @@ def _split(data: bytes) -> list[bytes]:
 
 
 class FrameReader:
-    """Reads the frames of one side of a connection.
+    """Reads the frames of one side of a connection; an ordinary frame may name one of the prompts `turns`.
 
-    Args:
-        turns: an ordinary frame may name one of these prompts.
-        warn: called for each field that was left out, and for each line that is skipped.
-        plain: the messages that come in lists, and those of them that name no prompt.
-        fail_on_bad_lines: as for `Connection`.
+    `warn` is called for each field that was left out, and for each line that is skipped. `plain` are the messages that come in lists, and
+    those of them that name no prompt. `fail_on_bad_lines` is as for `Connection`.
     """
 
     def __init__(

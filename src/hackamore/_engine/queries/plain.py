@@ -35,11 +35,7 @@ if TYPE_CHECKING:
 
 
 def is_steered(prompt: object, options: Options) -> bool:
-    """Return whether a query needs the bidirectional launch. The prompt is checked.
-
-    Raises:
-        OptionsError: it is empty or cannot be sent, or an option excludes the launch that it needs.
-    """
+    """Return whether a query needs the bidirectional launch; raise OptionsError if the prompt cannot be sent, or an option excludes it."""
     if isinstance(prompt, str) and not needs_session(options):
         encode_prompt(prompt)
         return False

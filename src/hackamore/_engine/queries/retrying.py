@@ -27,11 +27,8 @@ _LONGEST_REASON = 300
 class Attempts:
     """The attempts of one `run`; OptionsError says that no retry is possible with this prompt, transport or options.
 
-    Args:
-        retry: the policy; None makes one attempt.
-        check: raise an error result.
-        reopened: True if the transport gives a new connection for each attempt.
-        goes_on: returns whether the session that makes all attempts can still be used; None if each attempt has a CLI of its own.
+    A `retry` of None makes one attempt. With `reopened` the transport gives a new connection for each attempt. `goes_on` returns whether
+    the session that makes all attempts can still be used; None if each attempt has a CLI of its own.
     """
 
     def __init__(

@@ -95,11 +95,7 @@ class ShellStep(Enum):
 
 
 class SessionCore(Generic[A]):
-    """The state of a session.
-
-    Args:
-        post: runs a function where the core may be touched, soon; safe from any thread.
-    """
+    """The state of a session. `post` runs a function where the core may be touched, soon; it is safe from any thread."""
 
     def __init__(self, options: Options | None, post: Callable[[Callable[[], None]], None], audience: type[A]) -> None:
         if options is not None and not isinstance(options, Options):

@@ -33,12 +33,7 @@ _KEPT = 1_000  # a field that is new in each frame warns in each frame
 
 
 class Warnings:
-    """The warnings of a session. `tell` and `report` pass one on to the audience, the second as an event.
-
-    Attributes:
-        kept: the last thousand.
-        waiting: those that `deliver` has not passed on.
-    """
+    """The last thousand warnings; `deliver` passes those on that wait. `tell` and `report` tell the audience, the second as an event."""
 
     def __init__(
         self,

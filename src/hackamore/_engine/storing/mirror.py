@@ -315,11 +315,7 @@ class Mirror:
 
 
 def key_of(path: str, project_key: str | None = None) -> StoreKey | None:
-    """Return the place of a transcript in a store; None if the path is not that of a transcript.
-
-    Args:
-        path: the file, as the CLI names it: `.../projects/PROJECT/SESSION.jsonl` or `.../projects/PROJECT/SESSION/SUBPATH.jsonl`.
-    """
+    """Return the place in a store of `.../projects/PROJECT/SESSION.jsonl` or `.../PROJECT/SESSION/SUBPATH.jsonl`; None for another path."""
     parts = path.replace("\\", "/").split("/")  # the session may be of Windows
     if not parts[-1].endswith(".jsonl") or "projects" not in parts[:-2]:
         return None

@@ -164,12 +164,7 @@ def _latest(listed: object) -> str | None:
 
 
 def missing_entries(stored: Iterable[Any], on_disk: Iterable[Any]) -> tuple[list[Any], int]:
-    """Compare a copy with the file on the disk.
-
-    Returns:
-        The entries that are to be appended to the copy, if the copy is the beginning of the file. Else none, and the number of
-        messages on the disk that the copy lacks.
-    """
+    """Return the entries to append if the copy is the beginning of the file on the disk; else none, and how many messages it lacks."""
     copied, lines = list(stored), list(on_disk)
     ours = [entry["uuid"] for entry in copied if isinstance(entry.get("uuid"), str)]
     theirs = [entry["uuid"] for entry in lines if isinstance(entry.get("uuid"), str)]

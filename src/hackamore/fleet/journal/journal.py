@@ -80,13 +80,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """A change of a task's state.
-
-    Attributes:
-        number: the position in the journal.
-        at: the time, in seconds since 1970.
-        cause: why the attempt failed, if it did.
-    """
+    """A change of a task's state; `number` is its position in the journal, `at` the seconds since 1970, `cause` why the attempt failed."""
 
     number: int
     at: float
@@ -139,12 +133,7 @@ def _whole(method: Callable[Concatenate[Journal, Cursor, P], T]) -> Callable[Con
 
 
 class Journal:
-    """The journal of a fleet. Its methods may be called from any thread and process.
-
-    Attributes:
-        salt: the key for digests of secrets.
-        sightings: the signs of drivers and workers on other machines.
-    """
+    """The journal of a fleet, for any thread and process. `salt` is the key for digests of secrets; `sightings` are of other machines."""
 
     def __init__(self, store: Store) -> None:
         self.store: Store = store
@@ -280,11 +269,7 @@ class Journal:
 
     @_whole
     def begin(self, cursor: Cursor, lease: Lease, holder: str, *, trace: str | None) -> bool:
-        """Take over a leased attempt, before its CLI is started.
-
-        Returns:
-            False if the attempt belongs to another worker: nothing may be started then.
-        """
+        """Take over a leased attempt, before its CLI is started; False if it is another worker's: nothing may be started then."""
         held = self._held(cursor, lease, lease.holder)
         if held is None or held.state is not State.LEASED:  # `give_back` or another worker was faster
             return False
@@ -485,11 +470,7 @@ class Journal:
 
     @_whole
     def give_back(self, cursor: Cursor, holder: str) -> list[tuple[str, int]]:
-        """Queue the tasks again that a driver has leased and that no worker has begun: none can begin them after this.
-
-        Returns:
-            The ids of these tasks, with the number of the attempt.
-        """
+        """Queue the tasks again that a driver has leased and no worker has begun (none can then); return their ids and attempts."""
         leased = [each for each in self._all_held(cursor, holder) if each[1].state is State.LEASED]
         for attempt, held in leased:
             self._ended(cursor, attempt, held, Trigger.GIVEN_BACK, cause=Cause.STOPPED, error=None)

@@ -141,11 +141,7 @@ class PostgresStore:
         return self._use(whole)
 
     def look(self, work: Callable[[Cursor], T]) -> T:
-        """Call a function that only reads, again if the connection is lost; return what it returns.
-
-        Raises:
-            JournalError: the database failed.
-        """
+        """Call a function that only reads, again if the connection is lost; return what it returns. JournalError: the database failed."""
         return self._use(lambda: self._server.use(lambda connection: work(_Cursor(connection))))
 
     def _use(self, call: Callable[[], T]) -> T:

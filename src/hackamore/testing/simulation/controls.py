@@ -203,11 +203,7 @@ PROTOCOL_VERSION = "2025-11-25"
 
 
 class Controls(Part):
-    """Answers control requests, immediately or after further exchanges with the host.
-
-    Attributes:
-        servers_ready: the servers of the handshake have listed their tools.
-    """
+    """Answers control requests, immediately or after further exchanges with the host. `servers_ready`: their tools are listed."""
 
     def __init__(self, core: Core, hooks: Hooks, tasks: Tasks) -> None:
         super().__init__(core)

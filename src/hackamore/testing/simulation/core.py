@@ -286,11 +286,7 @@ class _Task:
 
 
 class Scheduler:
-    """Runs the tasks of a simulated CLI as far as they get without waiting; the first one plays the script.
-
-    Attributes:
-        elapsed: seconds of the script that have passed.
-    """
+    """Runs the tasks of a simulated CLI as far as they get without waiting; the first plays the script, whose `elapsed` seconds passed."""
 
     def __init__(self, now: Callable[[], float], scale: float, host: Host) -> None:
         self.now = now

@@ -24,13 +24,7 @@ _STRENGTH = {"allow": 1, "ask": 2, "defer": 3, "deny": 4}
 
 
 class Decision(NamedTuple):
-    """The decision about a call.
-
-    Attributes:
-        meta: the part of the result's frame that reports the decision; None for none.
-        message: the text for the model if the tool does not run.
-        deferred: a hook has deferred the call.
-    """
+    """The decision about a call: `meta` reports it in the frame of the result, `message` is for the model if the tool does not run."""
 
     allowed: bool
     input: dict[str, Any]
@@ -49,11 +43,7 @@ class _Use(NamedTuple):
 
 
 class Permissions(Part):
-    """Decides whether a tool may be used, by hooks, rules and the host, in this order.
-
-    Attributes:
-        sayings: messages of hooks for the user, kept until the tool has its result.
-    """
+    """Decides by hooks, rules and the host, in this order, whether a tool may be used; `sayings` of hooks wait until it has its result."""
 
     def __init__(self, core: Core, hooks: Hooks) -> None:
         super().__init__(core)

@@ -52,12 +52,7 @@ def judge(
     can_ask: bool,
     folders: Sequence[str],
 ) -> Verdict:
-    """Return what is to happen with a tool.
-
-    Args:
-        can_ask: whether a host would answer.
-        folders: the working directories, the first one being that of the process.
-    """
+    """Return what is to happen with a tool; `can_ask` tells whether a host would answer. The first of `folders` is that of the process."""
     if any(rule_matches(rule, tool, arguments) for rule in denied):
         if tool == "Bash":
             message = f"Permission to use Bash with command {arguments.get('command', '')} has been denied."

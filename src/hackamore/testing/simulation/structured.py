@@ -105,12 +105,7 @@ TRIES = 5
 
 
 class StructuredOutput:
-    """The structured output of a turn.
-
-    Attributes:
-        failures: the error of each output that did not fit the schema.
-        enforced: the CLI demanded a call of the tool from the model.
-    """
+    """The structured output of a turn. `failures` has the error of each misfit; if `enforced`, the CLI demanded a call of the tool."""
 
     def __init__(self, schema: dict[str, Any] | None) -> None:
         self.schema = schema

@@ -98,11 +98,7 @@ class SQLiteStore(Tables):
         return self._do(operation, lambda connection: connection.execute(text, values).fetchall(), reads=True)
 
     def _do(self, operation: str, work: Callable[[sqlite3.Connection], T], *, reads: bool = False) -> T:
-        """Call a function in one transaction.
-
-        Raises:
-            StoreError: the file cannot be used.
-        """
+        """Call a function in one transaction; raise StoreError if the file cannot be used."""
         try:
             return self._database.transaction(work, reads=reads)
         except StorageError as error:

@@ -21,11 +21,7 @@ if TYPE_CHECKING:
 
 
 class ShortRun:
-    """One such program. Of one that is cut short nothing that it started stays.
-
-    Args:
-        child_id: the mark in its variables, if it has one; the watchdog then knows it.
-    """
+    """One such program, which the watchdog knows by `child_id`, if it has one. Of one that is cut short nothing that it started stays."""
 
     def __init__(self, child_id: str = "") -> None:
         self.child_id = child_id

@@ -158,12 +158,7 @@ def version_problem(number: int, fields: dict[str, Any]) -> str | None:
 
 
 def _parts(line: bytes) -> tuple[dict[str, Any], bytes | None]:
-    """Return what is noted in a line, and the bytes of its frame if it has one.
-
-    Raises:
-        ValueError: it is not a JSON object.
-        RecursionError: it is nested too deep.
-    """
+    """Return what is noted in a line, and the bytes of its frame, if any; raise ValueError or RecursionError if it cannot be read."""
     head, cut, frame = line.rstrip(b"\r\n").partition(_FRAME)
     if cut and frame.endswith(b"}"):
         # As it is written: the frame is the last part, and its bytes are kept.

@@ -124,12 +124,7 @@ def _check_is_trace(descriptor: int) -> None:
 
 
 class FunctionSink:
-    """Calls a function with each line as an object.
-
-    Args:
-        function: the function.
-        here: True if only this thread calls it; lines of others wait for the next write.
-    """
+    """Calls a function with each line as an object. With `here` only this thread calls it; lines of others wait for the next write."""
 
     def __init__(self, function: Callable[..., object], *, here: bool = False) -> None:
         self._function = function
@@ -159,12 +154,7 @@ def _line(fields: dict[str, Any], frame: bytes | None = None) -> bytes:
 
 
 def header_line(plan: LaunchPlan, *, local: bool, more_redaction: bool = False) -> bytes:
-    """Return the first line of a recording.
-
-    Args:
-        local: True if the first session is that of a local CLI, whose version is known.
-        more_redaction: True if a callback of the user also redacts.
-    """
+    """Return the first line of a recording; `local` if its first session is of a local CLI, `more_redaction` if a callback redacts too."""
     program = plan.argv[plan.program_length - 1] if plan.argv else ""
     return _line(
         {
@@ -547,12 +537,7 @@ _EXIT_SECONDS = 1.0
 
 
 class _Recorded(Generic[T]):
-    """The members that both forms of a recorded transport share.
-
-    Args:
-        inner: the transport to record.
-        begin: makes the record when the launch plan is known; before that nothing is recorded.
-    """
+    """The members that both forms of a recorded transport share. `begin` makes the record when the launch plan is known, none before."""
 
     def __init__(self, inner: T, begin: Callable[[LaunchPlan], SessionRecord]) -> None:
         self._inner = inner
@@ -727,11 +712,7 @@ def traced(
 
 
 def _begin_trace(plan: LaunchPlan, trace: Trace, line_bytes: int, local: bool, *, here: bool) -> SessionRecord:
-    """Begin the trace of one session; several sessions may append to one file at the same time.
-
-    Raises:
-        OptionsError: the file cannot be written, or holds something else.
-    """
+    """Begin the trace of one session, one of several in a file; raise OptionsError if that cannot be written, or holds something else."""
     sink: Sink
     if callable(trace):
         sink = FunctionSink(trace, here=here)

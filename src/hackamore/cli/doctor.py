@@ -41,6 +41,7 @@ _EXTRAS = {
     "dask": ("distributed",),
     "mcp": ("mcp",),
     "otel": ("opentelemetry-api",),
+    "policy": ("tree-sitter", "tree-sitter-bash"),
     "pool": ("psutil",),
     "postgres": ("psycopg",),
     "pydantic": ("pydantic",),

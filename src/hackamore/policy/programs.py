@@ -264,8 +264,7 @@ class Programs:
 
     @staticmethod
     def _takes(row: Row, text: str) -> bool:
-        role = row.flags.get(text) or next((role for name, role in row.patterns if is_name(name, text)), "")
-        return role.startswith("=")
+        return (Programs._role(row, text) or "").startswith("=")
 
     def _arguments(self, use: _Use, row: Row, words: Sequence[Word]) -> None:
         number, options, whole = 0, row.options, False
@@ -275,7 +274,7 @@ class Programs:
             if not whole and word.literal and word.text == "--" and options.get("style") != "single":
                 whole = True
                 number += 1
-            elif not whole and word.text[:1] == "-" != word.text and not options.get("any_flags"):
+            elif not whole and word.text[:1] == "-" and word != Word("-") and not options.get("any_flags"):
                 number += self._flag(use, row, words, number)
             elif options.get("bare") and number == 0 and word.literal and word.text.isalpha():
                 # Each letter with a value takes a word of its own behind the letters.
@@ -323,7 +322,7 @@ class Programs:
         if not known and not whole and word.wild and word.text[:1] in "*?[":
             raise _UnknownError(f"a name that `{word.text}` stands for may be a flag")
         refused = row.options.get("refuse", "").split()
-        if refused and (not word.literal or any(is_name(pattern, word.text) for pattern in refused)):
+        if refused and (not word.literal or any(is_name(pattern, word.text, exact=False) for pattern in refused)):
             raise _UnknownError(f"the word `{word.shown()}` is not in the table")
         if not use.operands:
             use.front = frozenset(use.flags)
@@ -340,12 +339,12 @@ class Programs:
         role = self._role(row, name)
         if role is not None and (role or not sign):
             use.flags.add(name)
-            if role == "=;":
+            if role == "=;" and not sign:
                 return self._exec(use, row, words, number)
             if sign:
                 self._value(use, role, name, Word(value, literal=word.literal))
                 return 1
-            return 1 + self._next_value(use, role, name, words, number)
+            return 1 + self._next_value(use, row, name, words, number)
         if name.startswith("--") or row.options.get("style") == "single":
             raise _UnknownError(f"the flag `{name}` is not in the table")
         if _NUMBER.fullmatch(word.text) and "-#" in row.flags:
@@ -361,28 +360,26 @@ class Programs:
                     self._value(use, role, f"-{letter}", Word(rest, literal=word.literal))
                 return 1
             if role:
-                return 1 + self._next_value(use, role, f"-{letter}", words, number)
+                return 1 + self._next_value(use, row, f"-{letter}", words, number)
         if not word.literal:
             raise _UnknownError(f"the flag `{word.shown()}` is not known")
         return 1
 
     @staticmethod
     def _role(row: Row, name: str) -> str | None:
-        found = row.flags.get(name)
-        return (
-            found
-            if found is not None
-            else next((role for pattern, role in row.patterns if is_name(pattern, name)), None)
-        )
+        return row.flags.get(name, next((role for pattern, role in row.patterns if is_name(pattern, name)), None))
 
-    def _next_value(self, use: _Use, role: str, name: str, words: Sequence[Word], number: int) -> int:
+    def _next_value(self, use: _Use, row: Row, name: str, words: Sequence[Word], number: int) -> int:
+        role = self._role(row, name) or ""
         if not role.startswith("="):
             return 0
-        if number + 1 >= len(words):
-            raise _UnknownError(f"the value of `{name}` is missing")
-        if words[number + 1].splits:
-            raise _UnknownError(f"the value of `{name}` may be any number of words")
-        self._value(use, role, name, words[number + 1])
+        value = words[number + 1] if number + 1 < len(words) else Word("", splits=True)
+        # Versions differ in which flags have a value: one that looks like a flag may be one.
+        if value.splits or (
+            re.match(r"--?[A-Za-z]|--?$", value.text) and value != Word("-") and not row.options.get("pure")
+        ):
+            raise _UnknownError(f"the value of `{name}` is missing, or may be a flag or any number of words")
+        self._value(use, role, name, value)
         return 1
 
     def _value(self, use: _Use, role: str, name: str, word: Word) -> None:
@@ -445,9 +442,9 @@ class Programs:
             for word in given:  # the last word may be a folder
                 if word.literal and not word.wild and (name := word.text.rstrip("/").rpartition("/")[2]):
                     self._role_of_word(use, options["last"], last._replace(text=f"{last.text}/{name}"))
-        for number, word in enumerate(given):
-            if not roles:
-                break
+        if roles and roles[-1] in ("walk", "walks") and len(given) < len(roles):
+            given = [*given, Word(".")]  # without a place, they walk through the folder that they are in
+        for number, word in enumerate(given if roles else ()):
             self._role_of_word(use, roles[min(number, len(roles) - 1)], word)
 
     def _role_of_word(self, use: _Use, role: str, word: Word) -> None:

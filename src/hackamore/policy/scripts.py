@@ -14,14 +14,14 @@ _SED_ONE = (
     r"(?:[pdqQ=lnNhHgGxD]\d*|s([/|#,:@])(?:(?!\1)[^\\\n]|\\[^\n])*\1(?:(?!\1)[^\\\n]|\\[^\n])*\1[gpiI0-9]*|y/(?:[^/\\]|\\.)*/(?:[^/\\]|\\.)*/)"
 )
 _SED = re.compile(rf"\s*{_SED_ONE}\s*")
-_AWK_RISKS = re.compile(r"system|getline|ARG[VC]|\||>|close|fflush|@|ENVIRON|printf?\s*\(.*>|\\\n")
+_AWK_RISKS = re.compile(r"system|getline|ARG[VC]|\||>|close|fflush|@|ENVIRON|SYMTAB|FUNCTAB|printf?\s*\(.*>|\\\n")
 _SQL = re.compile(
     r"\s*(?:select|show|describe|desc|explain|values|pragma table_info|\\d[a-z+]*|\\l\+?|\\conninfo|\.tables|\.schema)\b",
     re.IGNORECASE,
 )
 _SQL_WORDS = re.compile(
     r"\b(?:into|insert|update|delete|drop|alter|create|replace|merge|copy|call|do|exec|execute|grant|revoke|truncate|attach|detach|install|load|"
-    r"export|import|set|lock|vacuum|analyze|reindex|refresh|listen|notify|prepare|begin|commit|outfile|dumpfile|pragma_\w+)\b",
+    r"shutdown|kill|backup|restore|dbcc|deny|bulk|use|waitfor|reconfigure|disable|enable|export|import|set|lock|vacuum|analyze|reindex|refresh|listen|notify|prepare|begin|commit|outfile|dumpfile|pragma_\w+)\b",
     re.IGNORECASE,
 )
 _SQL_CALLS = re.compile(r"\b(\w+)\s*\(", re.IGNORECASE)
@@ -33,6 +33,9 @@ _SQL_FUNCTIONS = re.compile(
 
 
 def _sed(text: str) -> str:
+    # Whether a delimiter between `[` and `]` ends the pattern depends on the sed.
+    if re.search(r"\[[^]]*[/|#,:@]", text) and re.search(r"[;\n]", text):
+        return f"the script of sed {text[:60]!r} may write or run"
     pieces = [text] if _SED.fullmatch(text) else re.split(r"[;\n]", text.strip(" ;{}"))
     return "" if all(_SED.fullmatch(piece) for piece in pieces) else f"the script of sed {text[:60]!r} may write or run"
 
@@ -41,7 +44,7 @@ def _awk(text: str) -> str:
     text = text.replace("||", "")
     if ">" in text and not set(text) & set('"/\\'):  # without texts, a redirect stands behind `print` in its statement
         text = "".join(
-            part if "print" in part.partition(">")[0] else part.replace(">", "") for part in re.split("[;{}\n]", text)
+            part if "print" in part.partition(">")[0] else part.replace(">", "") for part in re.split("[;{}]", text)
         )
     return f"the program of awk {text[:60]!r} may write or run" if _AWK_RISKS.search(text) else ""
 
@@ -49,17 +52,16 @@ def _awk(text: str) -> str:
 def _sql(text: str) -> str:
     plain = re.sub(r"'(?:[^'\\]|'')*'|\"[^\"\\]*\"", "''", text)
     statements = [part for part in plain.split(";") if part.strip()]
-    if len(statements) > 1:
-        return "it has several statements"
+    if len(statements) > 1 or re.search(r"['\"\]]\s*\(", plain) or re.search(r"--|/\*|[#`$\[]", text):
+        return "it has several statements, or comments or quotes that databases read differently"
     for part in statements:
         unknown = not all(map(_SQL_FUNCTIONS.fullmatch, _SQL_CALLS.findall(part)))
         if (
             not _SQL.match(part)
-            or re.search(r"^\s*[.\\].*[^\w\s.*+\\]|\n\s*[.\\]|\s[\\]", part)
+            or re.search(r"^\s*[.\\].*[^\w\s.*+\\]|\n\s*[.:!]|\S\s*\\", part)
             or _SQL_WORDS.search(part)
-            or re.search(r"\b(?:from|join|,)\s*''", part, re.IGNORECASE)
+            or re.search(r"\b(?:from|join|,)\s*''|\bfrom\b[^()]*,\s*''", part, re.IGNORECASE)
             or unknown
-            or "\\!" in part
             or "|" in part.replace("||", "")
         ):
             return f"the statement {part.strip()[:60]!r} may do more than reading"
@@ -89,7 +91,7 @@ def _url(text: str) -> str:
 
 
 def _query(text: str) -> str:
-    return "`load` reads files" if "load" in text else ""
+    return "it reads other files" if re.search(r"load|import|include|system", text) else ""
 
 
 def _setting(text: str) -> str:
@@ -97,20 +99,18 @@ def _setting(text: str) -> str:
 
 
 def _binding(text: str) -> str:
-    return (
-        ""
-        if re.fullmatch(r"[^:,]+:[a-z+-]+(?:,[^:,]+:[a-z+-]+)*", text)
-        else f"the binding {text[:60]!r} may run a program"
-    )
+    harmless = re.fullmatch(r"[^:,]+:[a-z+-]+(?:,[^:,]+:[a-z+-]+)*", text)
+    return "" if harmless else f"the binding {text[:60]!r} may run a program"
 
 
-CHECKS: dict[str, Callable[[str], str]] = {
-    "sed": _sed,
-    "awk": _awk,
-    "sql": _sql,
-    "url": _url,
-    "setting": _setting,
-    "query": _query,
-    "binding": _binding,
-}
+def _plain(text: str) -> str:
+    return f"{text[:60]!r} may name a file" if re.search(r"^[^=]*@|^fileb?://|%output", text) else ""
+
+
+def _format(text: str) -> str:  # zsh computes the words of a number, which runs what is in `a[$(...)]`
+    return "" if re.fullmatch(r"(?:[^%]|%%|%-?[0-9.]*[sbqc])*", text) else f"the format {text[:60]!r} may compute"
+
+
+_ALL = (_sed, _awk, _sql, _url, _setting, _query, _binding, _plain, _format)
+CHECKS: dict[str, Callable[[str], str]] = {check.__name__[1:]: check for check in _ALL}
 """The checks, by the name that roles in the table of programs have."""

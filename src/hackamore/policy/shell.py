@@ -374,6 +374,8 @@ class _Reader:
         if any(child.type != "string_content" and child.type not in self._grammar.words for child in inner):
             raise _UnclearError(f"`{_short(node)}`")
         expansions = [self.word(child, cwd) for child in inner if child.type != "string_content"]
+        if re.search(rb"\$\w+\[", node.text):  # zsh computes what is between the brackets
+            raise _UnclearError(f"`{_short(node)}`")
         raw = node.text.decode()[1:-1]
         if not expansions:
             return Word(re.sub(r'\\([$`"\\\n])', lambda found: found[1].strip("\n"), raw))
@@ -386,7 +388,8 @@ class _Reader:
 
     def _joined_word(self, node: Any, cwd: str | None) -> Word:
         parts = [self.word(child, cwd) for child in node.children]
-        if any(child.text.startswith(b"~") for child in node.children[1:]):  # it stands for itself
+        # `~` behind the first part stands for itself; zsh computes what is between brackets behind a variable.
+        if any(child.text.startswith(b"~") for child in node.children[1:]) or re.search(rb"\$\w+\[", node.text):
             raise _UnclearError(f"`{_short(node)}`")
         raw = "".join(child.text.decode() for child in node.children if child.type == "word")
         text, literal = "", True

@@ -15,7 +15,8 @@ from hackamore.testing.script.files import STEPS, fields_of
 from hackamore.testing.script.steps import UsageLimit
 from tests.contract import shows
 
-_NOT_STEPS = {"add", "model", "to_json", "from_json", "save", "load", "describe"}
+# `expect_denied` adds the step `expect_result`.
+_NOT_STEPS = {"add", "model", "to_json", "from_json", "save", "load", "describe", "expect_denied"}
 
 WHOLE = """
 forever = true

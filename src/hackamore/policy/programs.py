@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _EFFECTS = {"read": READ, "write": WRITE, "run": RUN, "change": CHANGE}
 _SYSTEM = ("/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin", "/usr/local/sbin", "/opt/homebrew/bin")
-_CHANGES = r"(?:delete|create|update|set|add|remove|start|stop|restart|move|purge|import|invoke|run|deploy|login|logout|configure)\b"
+_CHANGES = r"(?:delete|create|update|set|add|remove|start|stop|restart|move|purge|import|invoke|run|deploy|login|logout|configure|rm|unblock|rotate|enable|disable|attach)\b"
 _NUMBER = re.compile(r"-\d+")
 
 

@@ -44,7 +44,7 @@ def _awk(text: str) -> str:
     text = text.replace("||", "")
     if ">" in text and not set(text) & set('"/\\'):  # without texts, a redirect stands behind `print` in its statement
         text = "".join(
-            part if "print" in part.partition(">")[0] else part.replace(">", "") for part in re.split("[;{}]", text)
+            part if ">" in part.partition("print")[2] else part.replace(">", "") for part in re.split("[;{}]", text)
         )
     return f"the program of awk {text[:60]!r} may write or run" if _AWK_RISKS.search(text) else ""
 

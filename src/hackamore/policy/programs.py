@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _EFFECTS = {"read": READ, "write": WRITE, "run": RUN, "change": CHANGE}
 _SYSTEM = ("/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin", "/usr/local/sbin", "/opt/homebrew/bin")
-_CHANGES = r"(?:delete|create|update|set|add|remove|start|stop|restart|move|purge|import|invoke|run|deploy|login|logout|configure|rm|unblock|rotate|enable|disable|attach)\b"
+_CHANGES = r"(?:delete|create|update|set|add|remove|start|stop|restart|move|purge|import|invoke|run|deploy|login|logout|configure|rm)\b"
 _NUMBER = re.compile(r"-\d+")
 
 
@@ -375,9 +375,8 @@ class Programs:
             return 0
         value = words[number + 1] if number + 1 < len(words) else Word("", splits=True)
         # Versions differ in which flags have a value: one that looks like a flag may be one.
-        if value.splits or (
-            re.match(r"--?[A-Za-z]|--?$", value.text) and value != Word("-") and not row.options.get("pure")
-        ):
+        alike = re.match(r"--?([A-Za-z]|$)", value.text) and value != Word("-") and not row.options.get("pure")
+        if value.splits or alike:
             raise _UnknownError(f"the value of `{name}` is missing, or may be a flag or any number of words")
         self._value(use, role, name, value)
         return 1

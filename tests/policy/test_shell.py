@@ -493,6 +493,10 @@ def test_the_shipped_policy_that_reads_allows_what_stands_beside_that(command: s
     "command",
     [
         "pytest /tmp/a.py",
+        "tsc -p /tmp/a",
+        "pyright --project=/tmp/a",
+        "eslint --format=/tmp/a.js src",
+        "git commit -t /tmp/a",
         "go test /tmp/a",
         "go env -u GOFLAGS",
         "git log -L1,9:.env",

@@ -394,6 +394,8 @@ REACHING = [
     "profiles show -output stdoutx",
     "codesign -d --requirements=x a",
     # code from files
+    "tar tf host:a",
+    "tar --list --file=host:a",
     "tar -tf a -T b",
     "tar tfT a b",
     "ansible-lint -r rules a",

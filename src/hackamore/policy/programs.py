@@ -466,6 +466,8 @@ class Programs:
             use.cwd = os.path.join(use.cwd or "/", word.text) if known else None
             use.paths += [PathUse(word.text, target_of(".", use.cwd, self._shell.resolve)[0], writes=False)]
             return
+        if role == "<" and ":" in word.text.partition("/")[0]:  # GNU tar connects to `host:file`
+            raise _UnknownError(f"the file `{word.shown()}` may be on another host")
         if role in ("read", "<", "list", "rev", "write", ">", "tree"):
             found = self._shell.path(
                 word, use.cwd, writes=role in ("write", ">", "tree"), tree=role == "tree", walks=walks

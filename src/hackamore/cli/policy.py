@@ -36,8 +36,11 @@ def _pairs(given: Mapping[str, Any], name: str) -> dict[str, str]:
 
 def _policy(given: Mapping[str, Any]) -> Policy:
     roots = _pairs(given, "root")
-    for name, place in roots.items():  # a mistyped root would leave the rules on its paths without effect
-        if not os.path.isdir(place):
+    for (
+        name,
+        place,
+    ) in roots.items():  # a mistyped root would leave the rules on its paths without effect; a run is from anywhere
+        if "run" not in given and not os.path.isdir(place):
             raise OptionsError(f"--root {name}={escape_terminal(place)} is not a folder.", field="root")
     return Policy.load(given["policy"], roots=roots)
 

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from hackamore.checked.fields import shown, suggestion
 from hackamore.errors import PolicyError
+from hackamore.policy.rules import READERS, WRITERS
 from hackamore.policy.verdict import STRICTNESS
 
 if TYPE_CHECKING:
-    from hackamore.policy.verdict import Decision, Verdict
+    from hackamore.policy.verdict import Decision, Part, Verdict
 
 _KEYS = ("name", "decision", "command", "tool", "input", "agent", "spent", "tags", "annotations", "cwd", "person")
 
@@ -25,7 +26,7 @@ def explanation(tool: str, verdict: Verdict) -> str:
     if verdict.decision != "allow":
         worst = STRICTNESS[verdict.decision]
         blocking = [part for part in verdict.parts if STRICTNESS[part.decision] == worst]
-        lines += [f"  to change this: {_change(tool, part.kind, part.text, part.rule)}" for part in blocking]
+        lines += [f"  to change this: {_change(tool, part)}" for part in blocking]
         if verdict.cannot_tell:
             lines.append(
                 "  to change this: write the command in a simpler form, as several commands without expansions"
@@ -33,14 +34,19 @@ def explanation(tool: str, verdict: Verdict) -> str:
     return "\n".join(lines)
 
 
-def _change(tool: str, kind: str, text: str, rule: str | None) -> str:
-    if rule:
-        return f"narrow the rule {rule!r}; the strictest rule wins, so that a rule that allows changes nothing"
-    if kind == "program":
-        return f'add a rule with `program = "{text.split(maxsplit=1)[0]}"` that allows it; `effect = "any"` if its arguments are not known'
-    if kind in ("path", "redirect"):
-        return f'add a rule with `tool = ["Edit", "Write"]` and a `path` that covers `{text}`'
-    return f'add a rule with `tool = "{tool}"` that allows it'
+def _change(tool: str, part: Part) -> str:
+    if part.rule:
+        return f"narrow the rule {part.rule!r}; the strictest rule wins, so that a rule that allows changes nothing"
+    if part.kind == "program":
+        name = part.text.split(maxsplit=1)[0]
+        return f'add a rule with `program = "{name}"` that allows it; `effect = "any"` accepts every argument, harmful ones too'
+    if part.kind in ("path", "redirect"):
+        if part.reason.startswith("No rule allows writing"):
+            return f'add a rule with `tool = ["Edit", "Write"]` and a `path` that covers `{part.text}`'
+        return "write the path itself, without expansions, or narrow the rule on paths"
+    return (
+        f'add a rule with `tool = "{tool}"` that allows it{", with a `path`" if tool in (*READERS, *WRITERS) else ""}'
+    )
 
 
 def case(row: dict[str, Any], number: int, file: str) -> tuple[str, Decision, dict[str, Any]]:

@@ -39,7 +39,7 @@ class Same:
 
     def text(self, text: str) -> str:
         text = _FOLDER.sub("FOLDER", text)
-        text = re.sub(r"duration_ms: \d+|\((?:API|wall)\): +\S+", "...", _TIME.sub("TIME", text))
+        text = re.sub(r"duration_ms: \d+|\((?:API|wall)\): +\S+|\b127\.0\.0\.1:\d+", "...", _TIME.sub("TIME", text))
         return _ID.sub(lambda found: self.ids.setdefault(found.group(), f"id {len(self.ids) + 1}"), text)
 
 

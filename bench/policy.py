@@ -7,8 +7,8 @@ import timeit
 from hackamore.policy import Policy
 
 CALLS = {
-    "Read": {"file_path": "/work/src/a.py"},
-    "Edit": {"file_path": "/work/src/a.py", "old_string": "a", "new_string": "b"},
+    "Read": {"file_path": "/project/src/a.py"},
+    "Edit": {"file_path": "/project/src/a.py", "old_string": "a", "new_string": "b"},
     "WebFetch": {"url": "https://example.com/a"},
     "mcp__github__create_issue": {"title": "a"},
 }
@@ -21,12 +21,12 @@ COMMANDS = {
 
 
 def milliseconds(policy: Policy, tool: str, given: dict[str, str]) -> float:
-    policy.decide(tool, given, cwd="/work")
-    return min(timeit.repeat(lambda: policy.decide(tool, given, cwd="/work"), number=100, repeat=5)) * 10
+    policy.decide(tool, given, cwd="/project")
+    return min(timeit.repeat(lambda: policy.decide(tool, given, cwd="/project"), number=100, repeat=5)) * 10
 
 
 def main() -> None:
-    for name, policy in (("read_only", Policy.read_only()), ("coding", Policy.coding("/work"))):
+    for name, policy in (("read_only", Policy.read_only()), ("coding", Policy.coding("/project"))):
         for tool, given in CALLS.items():
             print(f"{name:10} {tool:26} {milliseconds(policy, tool, given):7.3f} ms")
         for title, command in COMMANDS.items():

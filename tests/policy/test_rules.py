@@ -16,7 +16,7 @@ def decision(policy: Policy, tool: str, given: dict[str, Any], **more: Any) -> s
     return policy.decide(tool, given, **more).decision
 
 
-def bash(policy: Policy, command: str, cwd: str = "/work") -> str:
+def bash(policy: Policy, command: str, cwd: str = "/project") -> str:
     return policy.decide("Bash", {"command": command}, cwd=cwd).decision
 
 
@@ -72,7 +72,7 @@ def test_a_folder_that_git_changes_to_counts_for_its_paths() -> None:
     policy = Policy([Rule(program="git", decision="allow"), Rule(tool="Read", path="/etc/shadow", decision="deny")])
     assert bash(policy, "git -C /etc log") == "allow"
     assert bash(policy, "git -C / diff --no-index a etc/shadow") == "deny"
-    inside = Policy([Rule(program="git", verb="commit", path="/work/**", decision="allow")])
+    inside = Policy([Rule(program="git", verb="commit", path="/project/**", decision="allow")])
     assert [
         bash(inside, f"{command}commit -m x") for command in ("git ", "git -C sub ", "git -C .. ", "cd /tmp && git ")
     ] == [
@@ -316,7 +316,7 @@ def test_an_explanation_names_the_part_the_rule_and_the_change() -> None:
             Rule(name="keys", tool="Read", path="**/*.key", decision="deny"),
         ]
     )
-    text = policy.explain("Bash", {"command": "cat a | tool x > b"}, cwd="/work")
+    text = policy.explain("Bash", {"command": "cat a | tool x > b"}, cwd="/project")
     assert "allow  program   cat a  ('read'" in text
     assert "ask    redirect  b" in text
     assert 'program = "tool"' in text

@@ -45,7 +45,7 @@ POLICY = Policy([Rule(program=READERS, effect="read", decision="allow")])
 
 
 def decide(command: str) -> str:
-    return POLICY.decide("Bash", {"command": command}, cwd="/work").decision
+    return POLICY.decide("Bash", {"command": command}, cwd="/project").decision
 
 
 READ = [
@@ -359,7 +359,7 @@ HIDDEN = [
 @pytest.mark.parametrize("command", HIDDEN, ids=range(len(HIDDEN)))
 def test_no_form_of_a_command_hides_a_part_of_it(command: str) -> None:
     assert decide(command) == "ask", command
-    assert POLICY.decide("Bash", {"command": command}, cwd="/work", person=False).decision == "deny"
+    assert POLICY.decide("Bash", {"command": command}, cwd="/project", person=False).decision == "deny"
 
 
 READ_ONLY = Policy.read_only()
@@ -456,7 +456,7 @@ REACHING = [
 
 @pytest.mark.parametrize("command", REACHING)
 def test_the_shipped_policy_that_reads_asks_about_what_reaches_further(command: str) -> None:
-    assert READ_ONLY.decide("Bash", {"command": command}, cwd="/work").decision == "ask"
+    assert READ_ONLY.decide("Bash", {"command": command}, cwd="/project").decision == "ask"
 
 
 @pytest.mark.parametrize(
@@ -485,7 +485,7 @@ def test_the_shipped_policy_that_reads_asks_about_what_reaches_further(command: 
 def test_the_shipped_policy_that_reads_allows_what_stands_beside_that(command: str) -> None:
     assert (
         Policy([*READ_ONLY.rules, Rule(program="xz", effect="read", decision="allow")])
-        .decide("Bash", {"command": command}, cwd="/work")
+        .decide("Bash", {"command": command}, cwd="/project")
         .decision
         == "allow"
     )
@@ -507,7 +507,7 @@ def test_the_shipped_policy_that_reads_allows_what_stands_beside_that(command: s
     ],
 )
 def test_the_shipped_policy_of_coding_reads_and_runs_in_its_folder_only(command: str) -> None:
-    assert Policy.coding("/work").decide("Bash", {"command": command}, cwd="/work").decision != "allow"
+    assert Policy.coding("/project").decide("Bash", {"command": command}, cwd="/project").decision != "allow"
 
 
 def test_a_command_that_is_missing_or_not_a_text_is_not_allowed() -> None:
@@ -527,7 +527,7 @@ def test_a_rule_on_the_whole_shell_denies_also_what_cannot_be_read() -> None:
 
 
 def test_a_verdict_says_what_was_not_understood() -> None:
-    verdict = POLICY.decide("Bash", {"command": "ls; x=${x%%]*}; rm x"}, cwd="/work")
+    verdict = POLICY.decide("Bash", {"command": "ls; x=${x%%]*}; rm x"}, cwd="/project")
     assert verdict.decision == "ask"
     assert verdict.cannot_tell
     assert "cannot tell" in verdict.reason
@@ -549,13 +549,13 @@ def test_a_rule_that_denies_sees_through_wrappers() -> None:
         "mkfs.ext4 x",
         "rm ${x%%]*}",
     ):
-        verdict = policy.decide("Bash", {"command": command}, cwd="/work")
+        verdict = policy.decide("Bash", {"command": command}, cwd="/project")
         assert (verdict.decision, verdict.rule) == ("deny", "no rm"), command
 
 
 @pytest.mark.parametrize("command", [command for command in READ if "<<< " not in command])
 def test_the_second_reader_finds_the_same_programs(command: str) -> None:
-    verdict = POLICY.decide("Bash", {"command": command}, cwd="/work")
+    verdict = POLICY.decide("Bash", {"command": command}, cwd="/project")
     names = second_reader.command_names(command)
     assert names is not None
     parts = [part.text.split(" ")[0] for part in verdict.parts if part.kind == "program"]
@@ -586,7 +586,7 @@ UNKNOWN = [
     ],
 )
 def test_a_verb_is_found_among_the_targets_of_a_program(rules: list[Rule], command: str, decision: str) -> None:
-    assert Policy(rules).decide("Bash", {"command": command}, cwd="/work").decision == decision
+    assert Policy(rules).decide("Bash", {"command": command}, cwd="/project").decision == decision
 
 
 def test_a_relative_folder_is_that_of_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

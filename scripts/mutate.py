@@ -317,6 +317,7 @@ class Mutant:
 def functions(paths: set[str]) -> dict[tuple[str, str, int], list[FunctionType]]:
     """Return the functions of these files that exist, by file, name and line."""
     found: dict[tuple[str, str, int], list[FunctionType]] = {}
+    gc.unfreeze()  # `tests/conftest.py` freezes what it collects, and frozen objects are not named
     for thing in gc.get_objects():
         if type(thing) is FunctionType and thing.__code__.co_filename in paths:
             found.setdefault(place(thing.__code__), []).append(thing)

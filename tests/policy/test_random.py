@@ -21,6 +21,8 @@ TEXTS = [
     "cd src && ls -la",
     "for f in a b; do cat x; done",
     "cat <<'EOF'\nx\nEOF",
+    "cat <<-E\n\tE\ncat <<F\nE\n\\rm\nF",
+    "ls a \\\n\\rm",
     "find . -name '*.py' -exec ls {} +",
     "xargs -0 wc -l",
     "env LANG=C sort a",

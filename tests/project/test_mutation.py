@@ -205,12 +205,13 @@ print("outcome:", mutant.outcome)
 """
 
 
-def test_a_change_is_tried_on_the_tests_behind_one_that_sets_a_profile(tmp_path: Path) -> None:
+def test_a_change_is_tried_on_frozen_functions_and_behind_a_test_that_sets_a_profile(tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "counted.py").write_text("def one():\n    return 1\n", encoding="utf-8")
     tests = [
-        "import sys",
+        "import gc, sys",
         "import counted",
+        "gc.freeze()",  # as `tests/conftest.py` does
         "def test_with_a_profile(): sys.setprofile(None)",
         "def test_one(): assert counted.one() == 1",
     ]

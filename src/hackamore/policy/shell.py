@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from functools import cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hackamore.errors import PolicyError
@@ -28,6 +29,7 @@ _DEEPEST = 40
 _BLANK = re.compile(rb"(?:(?:\\\n)*[ \t\n](?:[ \t\n]|\\\n)*)?")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff]")
 _ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", "'": "'", '"': '"'}
+_LINE_END = re.compile(rb"(?:[^\\\n]|\\.)*\n", re.DOTALL)
 _HARMLESS_FILES = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty")
 
 
@@ -119,12 +121,20 @@ class _Reader:
             return
         root = self._grammar.parse(data).root_node
         at = 0
+        ended = False
         for leaf in _leaves(root):
             if leaf.is_error or leaf.is_missing or not _BLANK.fullmatch(data, at, leaf.start_byte):
                 break
-            at = leaf.end_byte
+            # The grammar ends a document at the first word that is its mark, a shell at the line that is; it finds `-v<<-` a sign.
+            if (ended and data[at : at + 1] != b"\n") or not (leaf.is_named or leaf.text == leaf.type.encode()):
+                break
+            at, ended = leaf.end_byte, leaf.type == "heredoc_end"
         else:
-            if not root.has_error and _BLANK.fullmatch(data, at):
+            if (
+                not root.has_error
+                and _BLANK.fullmatch(data, at)
+                and not (ended and data[at : at + 1] not in (b"", b"\n"))
+            ):
                 at = -1
         if at >= 0:
             self.unclear.append(f"the text behind {data[:at].decode(errors='replace')[-40:]!r} cannot be read as shell")
@@ -221,7 +231,7 @@ class _Reader:
         return cwd if clear else None
 
     def _test(self, node: Any, cwd: str | None) -> str | None:
-        if not re.match(rb"\[\[?[ \t]", node.text):
+        if not re.match(rb"\[\[?[ \t]", node.text) or _LINE_END.match(node.text):
             raise _UnclearError(f"the test `{_short(node)}`")
         for leaf in _leaves(node):
             text = leaf.text.decode()
@@ -249,6 +259,7 @@ class _Reader:
         return cwd
 
     def _declaration(self, node: Any, cwd: str | None) -> str | None:
+        _check_line(node)
         first, *rest = node.children
         if first.type != "export":
             raise _UnclearError(f"`{_short(node)}`")
@@ -264,6 +275,7 @@ class _Reader:
             self.unclear.append(f"the variable `{name}` may change what programs do")
 
     def _redirected(self, node: Any, cwd: str | None) -> str | None:
+        _check_line(node)
         [body, *redirects] = node.children
         after = cwd
         if body.type in self._grammar.statements:
@@ -277,6 +289,8 @@ class _Reader:
         return after
 
     def _redirect(self, node: Any, cwd: str | None) -> None:
+        if node.type != "heredoc_redirect":
+            _check_line(node)
         children = [child for child in node.children if child.type != "file_descriptor"]
         if node.type == "herestring_redirect" and len(children) == 2:
             self.word(children[1], cwd)
@@ -304,6 +318,12 @@ class _Reader:
             "heredoc_end",
         }:
             raise _UnclearError(f"the redirect `{_short(node)}`")
+        signs, mark = b"\t" * (children[0].type == "<<-"), start.text.strip(b"'\"")
+        head, *lines = node.text[start.end_byte - node.start_byte :].split(b"\n")
+        if head.strip(b" \t") or [line.lstrip(signs or b"\n") == mark for line in lines] != [False] * (
+            len(lines) - 1
+        ) + [True]:
+            raise _UnclearError(f"the document behind `<<{start.text.decode()}`")
         if not re.fullmatch(rb"'\w+'|\"\w+\"|\w+", start.text) or (
             start.text[:1] not in b"'\"" and re.search(rb"[$`\\]", body)
         ):
@@ -313,6 +333,7 @@ class _Reader:
 
     def _command(self, node: Any, cwd: str | None) -> str | None:
         words: list[Word] = []
+        _check_line(node)
         end, first = -1, node.children[0].type
         for child in node.children:
             if child.start_byte == end and child.type != "file_redirect":  # to the shell it is one word
@@ -353,6 +374,8 @@ class _Reader:
         if node.children or raw.startswith("="):  # zsh reads `=name` as the path of a program
             raise _UnclearError(f"`{_short(node)}`")
         bare = re.sub(r"\\.", "", raw, flags=re.DOTALL)
+        if "\n" in bare:  # the grammar takes the end of a line for a part of the word `\\rm`
+            raise _UnclearError(f"`{_short(node)}`")
         text = re.sub(r"\\(.)", lambda found: "" if found[1] == "\n" else found[1], raw, flags=re.DOTALL)
         if raw.startswith("~"):
             text = os.path.expanduser(text)
@@ -466,6 +489,14 @@ class _Reader:
         use = PathUse(word.shown(), target, writes, redirect, walks, problem)
         self.uses.append(use)
         return use
+
+
+def _check_line(node: Any) -> None:
+    """Refuse parts on several lines, which the grammar puts together where a shell ends the command."""
+    for before, after in pairwise(node.children):
+        gap = node.text[before.end_byte - node.start_byte : after.start_byte - node.start_byte]
+        if b"\n" in gap.replace(b"\\\n", b""):
+            raise _UnclearError(f"`{_short(node)}`")
 
 
 def _short(node: Any) -> str:

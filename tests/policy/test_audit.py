@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -161,13 +162,23 @@ def test_a_link_or_a_folder_that_is_missing_is_refused_at_once(tmp_path: Path) -
     assert not (tmp_path / "goal").exists()
 
 
-def test_a_file_that_another_program_holds_is_an_error_in_time(tmp_path: Path) -> None:
-    import fcntl
+HOLD = """
+import fcntl, os, signal, sys
+descriptor = os.open(sys.argv[1], os.O_RDWR)
+fcntl.flock(descriptor, fcntl.LOCK_EX)
+print("held", flush=True)
+os.kill(os.getpid(), signal.SIGSTOP)
+"""
 
+
+def test_a_stopped_program_that_holds_the_file_is_an_error_in_time(tmp_path: Path) -> None:
     chain = ChainFile(tmp_path / "audit.jsonl", 0.05)
-    descriptor = os.open(chain.path, os.O_RDWR)
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
-    with pytest.raises(TimeoutError, match="locked"):
-        chain.append({})
-    os.close(descriptor)
-    chain.append({})
+    with subprocess.Popen([sys.executable, "-c", HOLD, chain.path], stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        os.waitid(os.P_PID, holder.pid, os.WSTOPPED)
+        with pytest.raises(TimeoutError, match="locked"):
+            chain.append({})
+        holder.send_signal(signal.SIGCONT)
+    ChainFile(chain.path, patience(10)).append({})
+    assert verify(chain.path).decisions == 1

@@ -13,7 +13,6 @@ import os
 import re
 import shutil
 import stat
-import time
 import uuid
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from hackamore.errors import WorkspaceError
+from hackamore.storage.files import lock_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -113,21 +113,12 @@ def locked(path: str, seconds: float) -> Iterator[int]:
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
-        until = time.monotonic() + seconds
-        pause = 0.005
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() >= until:
-                    raise WorkspaceError(
-                        f"Another program has held the lock {path} for {seconds:g} s. Find it with `fuser -v {path}`, wait for it or stop "
-                        "it, and run the task again.",
-                        retryable=True,
-                    ) from None
-            time.sleep(pause)
-            pause = min(2 * pause, 0.05)
+        if not lock_file(descriptor, seconds):
+            raise WorkspaceError(
+                f"Another program has held the lock {path} for {seconds:g} s. Find it with `fuser -v {path}`, wait for it or stop "
+                "it, and run the task again.",
+                retryable=True,
+            )
         try:
             yield descriptor
         finally:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
-import time
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+
+from hackamore.storage.files import lock_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -55,15 +55,8 @@ class ChainFile:
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         descriptor = os.open(self.path, flags, 0o600)
         try:
-            until = time.monotonic() + self._patience
-            while True:
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() >= until:
-                        raise TimeoutError(f"another program has locked {self.path} for {self._patience:g} s") from None
-                time.sleep(0.001)
+            if not lock_file(descriptor, self._patience):
+                raise TimeoutError(f"another program has locked {self.path} for {self._patience:g} s")
             yield descriptor
         finally:
             os.close(

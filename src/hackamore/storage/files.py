@@ -1,9 +1,11 @@
-"""Files that other programs read while they are written again."""
+"""Files that other programs read or write at the same time."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import tempfile
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -30,3 +32,18 @@ def write_file(path: str | os.PathLike[str], pieces: Iterable[bytes]) -> int:
             os.unlink(part)
         raise
     return size
+
+
+def lock_file(descriptor: int, seconds: float) -> bool:
+    """Lock an open file for this descriptor and its copies; return False if others held it for so long."""
+    until, pause = time.monotonic() + seconds, 0.001
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                return False
+        else:
+            return True
+        time.sleep(pause)
+        pause = min(2 * pause, 0.05)

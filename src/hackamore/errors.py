@@ -365,6 +365,31 @@ def _restore(kind: Any, args: tuple[Any, ...], state: dict[str, Any]) -> Any:
     return value
 
 
+def without_keys(text: str) -> str:
+    """Return a text with `...` for each API key (`sk-...`)."""
+    import re
+
+    return re.sub(r"(?<![A-Za-z0-9])sk-[A-Za-z0-9_-]{8,}", "...", text) if "sk-" in text else text
+
+
+def without_passwords(text: str) -> str:
+    """Return a text, such as that of a driver's exception, with `...` for passwords in URLs and settings, and for API keys."""
+    import re
+
+    def after_an_address(found: re.Match[str]) -> str:
+        _, at, rest = found[2].rpartition("@")
+        return f"{found[1]}...@{rest}" if at else found[0]
+
+    def after_a_name(found: re.Match[str]) -> str:
+        return f"{found[1]}{found[2]}..." if named.search(found[1]) else found[0]
+
+    # Each run of characters is consumed whole, or begins a match at its first one only: the time grows with the text.
+    text = re.sub(r"(:/{1,2}+[^\s/:@]*+:)(\S*+)", after_an_address, text)
+    named = re.compile(r"(?i)password|passwd|pwd|secret|token|access_key")
+    value = r"('[^']*+'|\"[^\"]*+\"|[^\s,;'\"]++)"
+    return without_keys(re.sub(rf"(?<!\w)(\w++)(\s*+=\s*+|['\"]\s*+:\s*+){value}", after_a_name, text))
+
+
 class OptionsError(HackamoreError, ValueError):
     """An option has a wrong name, type or value; nothing was started.
 

@@ -72,12 +72,26 @@ def in_one_place(initialize: dict[str, Any], argv: dict[str, list[str]]) -> None
         if flag in argv:
             argv[flag] = values = list(map(json.loads, argv[flag]))
             values[0].get("sandbox", {}).pop("failIfUnavailable", None)
+    argv.pop(
+        "--await-initialize", None
+    )  # the layer sends it with a guard: its hooks see a deferred call of a resumed session
     if initialize.get("hooks") is None:
         initialize.pop("hooks", None)
     for matchers in (initialize.get("hooks") or {}).values():
         for matcher in matchers:
             given = matcher.get("timeout")  # the layer ends hooks itself: its CLI waits for 5 s more
             matcher["timeout"] = {None: "default", 605: "default", 35: 30}.get(given, given)
+
+
+def settled(called: list[Any]) -> list[Any]:
+    """Return callbacks in one order: the CLI calls the hook `PermissionRequest` and the callback for permissions at the same time."""
+    called = list(called)
+    for at in range(1, len(called)):
+        place = at
+        while place and called[place][:2] == ["hook", "PermissionRequest"] and called[place - 1][0] == "permission":
+            called[place - 1 : place + 1] = reversed(called[place - 1 : place + 1])
+            place -= 1
+    return called
 
 
 def differences(ours: Any, theirs: Any, path: str = "") -> Iterator[str]:
@@ -108,7 +122,7 @@ def comparable(run: dict[str, Any]) -> dict[str, Any]:
     Answers to requests of the CLI may be written in another order than those of other requests, so they are sorted.
     """
     same = Same()
-    messages, called = same.value(run["messages"]), same.value(run["called"])
+    messages, called = same.value(run["messages"]), same.value(settled(run["called"]))
     argv = list(map(arguments, run["argv"]))
     starts = iter(argv)
     frames: list[Any] = []

@@ -28,10 +28,13 @@ import pytest
 
 from hackamore import Budget
 from hackamore.errors import JournalError
-from hackamore.fleet.journal import Journal, open_journal, postgres, store
-from hackamore.fleet.journal.postgres import PostgresStore
+from hackamore.fleet.journal import Journal, open_journal
+from hackamore.fleet.journal.journal import KIND
 from hackamore.fleet.journal.tables import VERSION
 from hackamore.fleet.task import Spec
+from hackamore.storage import postgres_store as postgres
+from hackamore.storage import stores as store
+from hackamore.storage.postgres_store import PostgresStore
 from tests.contract import shows
 from tests.fleet.journal_model import HOLDERS
 from tests.support.forking import Baton, Fork
@@ -112,11 +115,9 @@ def test_an_older_version_is_migrated_or_refused(
     assert not error.retryable
     steps = dict.fromkeys(range(2, VERSION), ("SELECT 1",))
     broken = {**steps, 1: ("ALTER TABLE tasks ADD COLUMN branch TEXT", "ALTER TABLE nothing ADD COLUMN x TEXT")}
-    for module in (store, postgres):
-        monkeypatch.setattr(module, "MIGRATIONS", broken)
+    monkeypatch.setattr("hackamore.fleet.journal.journal.KIND", KIND._replace(migrations=broken))
     assert "nothing" in str(refusal(address))  # all of it, or nothing
-    for module in (store, postgres):
-        monkeypatch.setattr(module, "MIGRATIONS", {**steps, 1: broken[1][:1]})
+    monkeypatch.setattr("hackamore.fleet.journal.journal.KIND", KIND._replace(migrations={**steps, 1: broken[1][:1]}))
     migrated = open_journal(address)
     assert columns(migrated) == before
     assert names(migrated) == ["a"]
@@ -561,7 +562,7 @@ def test_a_transaction_that_idles_loses_its_turn(postgres_address: str, monkeypa
     ("state", "text", "retryable"),
     [
         ("25P03", "It was not used for too long inside a transaction. The same call may be made again.", True),
-        ("53100", "Free some space: nothing was lost, and the same call continues from the journal.", True),
+        ("53100", "Free some space: nothing was lost, and the same call continues.", True),
         ("55P03", "Another program held it for more than 30 s.", True),
         ("57P01", "Check that the server can be reached. The same call continues from the journal.", True),
         ("22003", "at RAISE.", False),

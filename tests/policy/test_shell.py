@@ -171,6 +171,7 @@ HIDDEN = [
     "export A=b \\\n\n\\rm x",
     "[ a \n\\rm x ]",
     "ls > \\\n\n\\rm",
+    "ls\n-rm2>&1",
     "cat <<'E'F\nx\nEF\nrm x",
     "bash <<E\nrm x\nE",
     "cat <<EOF 2>&1 | rm x\nhi\nEOF",

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, NotRequired, Protocol, TypedDict
 
 import msgspec
 
-from hackamore.checked.fields import without_passwords
-from hackamore.errors import StoreError, escape_terminal, text_of
+from hackamore.errors import StoreError, escape_terminal, text_of, without_passwords
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence

@@ -128,6 +128,8 @@ class _Reader:
             # The grammar ends a document at the first word that is its mark, a shell at the line that is; it finds `-v<<-` a sign.
             if (ended and data[at : at + 1] != b"\n") or not (leaf.is_named or leaf.text == leaf.type.encode()):
                 break
+            if leaf.type == "file_descriptor" and not leaf.text.isdigit():  # it takes the program `-rm2` for one
+                break
             at, ended = leaf.end_byte, leaf.type == "heredoc_end"
         else:
             if (

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hackamore import McpHttpServerConfig, McpStdioServerConfig, Options, StoreError, sync
-from hackamore.checked.fields import without_passwords
+from hackamore.errors import without_passwords
 from hackamore.testing import Repeat, Reply, ScriptedModel, ToolCall
 from hackamore.transcripts.stores import MemoryStore, PostgresStore, RedisStore, S3Store
 from tests.conftest import RealCLI

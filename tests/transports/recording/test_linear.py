@@ -11,8 +11,8 @@ import pytest
 
 from hackamore._engine.launch.plan import LaunchPlan
 from hackamore._engine.protocol.framing import LineFramer
-from hackamore.checked.fields import brief, without_keys, without_passwords
-from hackamore.errors import escape_terminal
+from hackamore.checked.fields import brief
+from hackamore.errors import escape_terminal, without_keys, without_passwords
 from hackamore.testing.cassettes.match import Matcher
 from hackamore.traces.items import short
 from hackamore.transports.recording.recorder import SessionRecord

@@ -13,8 +13,8 @@ import msgspec
 from hackamore._engine.launch.discovery import SCRIPT_SUFFIXES, find_program
 from hackamore._engine.launch.encode import ROWS, ROWS_BY_NAME, in_process_servers, is_given, settings_object
 from hackamore._engine.launch.versions import FLAGS, CLIVersion
-from hackamore.checked.fields import suggestion, without_keys, wrong
-from hackamore.errors import OptionsError, StreamWarning, UnsupportedCLIVersionError, escape_terminal
+from hackamore.checked.fields import suggestion, wrong
+from hackamore.errors import OptionsError, StreamWarning, UnsupportedCLIVersionError, escape_terminal, without_keys
 from hackamore.options.environment import CHILD_ID, inherited_variables
 from hackamore.options.kinds import (
     SERVERS,

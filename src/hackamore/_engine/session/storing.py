@@ -15,9 +15,8 @@ from hackamore._engine.answering.jobs import Callee, Job, JobState
 from hackamore._engine.protocol import events
 from hackamore._engine.session.readers import ReadersCore
 from hackamore._engine.storing.mirror import Mirror, Occasion, Writer
-from hackamore.checked.fields import without_passwords
 from hackamore.checked.functions import is_async
-from hackamore.errors import DecodeError, StoreConflictError, StreamWarning, escape_terminal, text_of
+from hackamore.errors import DecodeError, StoreConflictError, StreamWarning, escape_terminal, text_of, without_passwords
 from hackamore.messages import Message, ResultMessage
 from hackamore.messages.decode import decode
 from hackamore.options.observing import CallbackCall

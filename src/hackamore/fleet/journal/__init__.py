@@ -1,6 +1,6 @@
 """The journal of a fleet: its tasks, their attempts and every change of their states, in a database."""
 
 from hackamore.fleet.journal.journal import Attempt, Change, Journal, Lease, open_journal
-from hackamore.fleet.journal.store import Store
+from hackamore.storage.stores import Store
 
 __all__ = ["Attempt", "Change", "Journal", "Lease", "Store", "open_journal"]

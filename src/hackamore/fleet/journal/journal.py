@@ -6,7 +6,6 @@ given to another one cannot change anything any more. `TASK` of `states` decides
 
 from __future__ import annotations
 
-import os
 import secrets
 import time
 import uuid
@@ -20,19 +19,25 @@ import msgspec
 
 from hackamore.errors import JournalError, TaskChangedError
 from hackamore.fleet.differences import difference
-from hackamore.fleet.journal.store import SQLiteStore
+from hackamore.fleet.journal.tables import MIGRATIONS, TABLES, VERSION
 from hackamore.fleet.states import HELD, OPENING, OVER, TASK, Cause, Opening, State, Trigger
 from hackamore.fleet.task import FleetRow, Spec
 from hackamore.storage.leases import Sightings, sign
+from hackamore.storage.postgres_store import open_store
+from hackamore.storage.stores import Kind
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-    from hackamore.fleet.journal.store import Cursor, Store
+    from hackamore.storage.stores import Cursor, Store
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
+KIND = Kind(
+    "journal", JournalError, TABLES, VERSION, MIGRATIONS, 0x42724A6C, "hackamore_fleet", "`hackamore fleet run`"
+)
 NANO = 1_000_000_000
 """Billionths of a dollar in a dollar: sums of many small parts stay exact."""
 LEASE_SECONDS = 15.0
@@ -840,9 +845,4 @@ def open_journal(address: str | os.PathLike[str], *, create: bool = True) -> Jou
     Raises:
         JournalError: it cannot be used, or does not exist and `create` is False.
     """
-    text = os.fspath(address)
-    if text.startswith(("postgresql://", "postgres://")):
-        from hackamore.fleet.journal.postgres import PostgresStore
-
-        return Journal(PostgresStore(text, create=create))
-    return Journal(SQLiteStore(text, create=create))
+    return Journal(open_store(KIND, address, create=create))

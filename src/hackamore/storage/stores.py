@@ -1,23 +1,50 @@
-"""The database of a journal: `Store` is what the journal needs of one; `SQLiteStore` is a file on a local disk."""
+"""Databases of one kind, in SQLite or PostgreSQL: `Store` is what their users need; `SQLiteStore` is a file on a local disk."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
-from hackamore.errors import JournalError
-from hackamore.fleet.journal.tables import MIGRATIONS, TABLES, VERSION
 from hackamore.storage.sqlite import Database, StorageError, absolute
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from hackamore.errors import HackamoreError
 
 T = TypeVar("T")
 BUSY_SECONDS = 30.0
 """How long a call waits for the transactions of other programs."""
-_APPLICATION = 0x42724A6C
-"""Marks a SQLite file as a journal (`PRAGMA application_id`)."""
+
+
+class Kind(NamedTuple):
+    """A kind of database: the name for people, its error, its tables, and how it is known."""
+
+    noun: str
+    error: type[HackamoreError]
+    tables: Sequence[str]  # one is `facts`, of names and values
+    version: int  # of the tables; `migrations` has the statements that lead from each older one to the next
+    migrations: Mapping[int, Sequence[str]]
+    application: int  # marks a file of SQLite (`PRAGMA application_id`)
+    schema: str  # of PostgreSQL, if the URL names none
+    maker: str  # what makes one
+
+    def failed(self, title: str, error: StorageError) -> HackamoreError:
+        """Return the error for a database that cannot be used."""
+        found = self.error(f"The {self.noun} {title!r} {error}")
+        found.retryable = error.retryable
+        return found
+
+    def refused(self, text: str) -> HackamoreError:
+        """Return an error of a call that fails again if it is repeated."""
+        error = self.error(text)
+        error.retryable = False
+        return error
+
+    def missing(self, title: str) -> HackamoreError:
+        """Return the error for a database that is not there, and must not be made."""
+        return self.refused(f"There is no {self.noun} {title!r}. Check the address; {self.maker} makes one.")
 
 
 class Cursor(Protocol):
@@ -31,10 +58,10 @@ class Cursor(Protocol):
 
 
 class Store(Protocol):
-    """A database with the tables of a journal. Its methods may be called from any thread, and raise a `JournalError` if it fails.
+    """A database with the tables of its kind. Its methods may be called from any thread, and raise the error of the kind if it fails.
 
     Attributes:
-        address: opens the same journal in another process: a path, or a URL.
+        address: opens the same one in another process: a path, or a URL.
         title: the address for people, without a password.
     """
 
@@ -63,30 +90,32 @@ class _SQLiteCursor:
 
 
 class SQLiteStore:
-    """A journal in a SQLite file.
+    """A database in a SQLite file.
 
     Args:
+        kind: what it is.
         path: the file; it is created, readable by its owner only. Its folder must exist, on a local disk.
         create: False refuses a file that does not exist.
 
     Raises:
-        JournalError: the file cannot be used, or a newer version of Hackamore wrote it.
+        HackamoreError: that of the kind: the file cannot be used, or a newer version of Hackamore wrote it.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, create: bool = True) -> None:
+    def __init__(self, kind: Kind, path: str | os.PathLike[str], *, create: bool = True) -> None:
+        self._kind = kind
         self.address: str = absolute(os.fspath(path))
         self.title: str = os.fspath(path)
         if not create and not os.path.exists(self.address):
-            raise missing_journal(self.title)
+            raise kind.missing(self.title)
         self._database = Database(
             self.address,
-            TABLES,
-            VERSION,
+            kind.tables,
+            kind.version,
             BUSY_SECONDS,
             "FULL",
-            migrations=MIGRATIONS,
-            application=_APPLICATION,
-            noun="journal",
+            migrations=kind.migrations,
+            application=kind.application,
+            noun=kind.noun,
             page=1_024,
         )
         self.look(lambda cursor: cursor.rows("SELECT 1"))
@@ -106,27 +135,8 @@ class SQLiteStore:
         try:
             return call(lambda connection: work(_SQLiteCursor(connection)))
         except StorageError as error:
-            raise failed(self.title, error) from error.__cause__
+            raise self._kind.failed(self.title, error) from error.__cause__
 
     def close(self) -> None:
         """Close the file; the next call opens it again."""
         self._database.close()
-
-
-def failed(title: str, error: StorageError) -> JournalError:
-    """Return the error of a journal whose database cannot be used."""
-    found = JournalError(f"The journal {title!r} {error}")
-    found.retryable = error.retryable
-    return found
-
-
-def refused(text: str) -> JournalError:
-    """Return an error of a call that fails again if it is repeated."""
-    error = JournalError(text)
-    error.retryable = False
-    return error
-
-
-def missing_journal(title: str) -> JournalError:
-    """Return the error for a journal that is not there, and must not be made."""
-    return refused(f"There is no journal {title!r}. Check the address; `hackamore fleet run` makes one.")

@@ -1,8 +1,9 @@
-"""Journals in PostgreSQL, through `psycopg`: one connection for each process, behind a lock."""
+"""Databases of one kind in PostgreSQL, through `psycopg`: one connection for each process, behind a lock."""
 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import time
 from contextlib import suppress
@@ -10,23 +11,20 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
-from hackamore.checked.fields import without_passwords
-from hackamore.fleet.journal.store import BUSY_SECONDS, failed, missing_journal, refused
-from hackamore.fleet.journal.tables import MIGRATIONS, TABLES, VERSION
+from hackamore.errors import without_passwords
 from hackamore.storage.postgres import Postgres, parsed
 from hackamore.storage.sqlite import StorageError, migration, unstorable
+from hackamore.storage.stores import BUSY_SECONDS, SQLiteStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     import psycopg
 
-    from hackamore.fleet.journal.store import Cursor
+    from hackamore.storage.stores import Cursor, Kind, Store
 
 T = TypeVar("T")
 
-SCHEMA = "hackamore_fleet"
-"""The schema of a journal whose URL names none."""
 IDLE_SECONDS = 10
 """After this silence inside a transaction the server ends it: a machine that is gone must not keep others from writing."""
 _RECONNECT_SECONDS = 0.5
@@ -37,7 +35,7 @@ _CLIENTS = """CREATE TABLE IF NOT EXISTS clients (
 """The number of the last transaction of each process: after a lost connection it says whether a commit was done."""
 _ADVICE = {
     "25P03": "It was not used for too long inside a transaction. The same call may be made again.",
-    "53100": "Free some space: nothing was lost, and the same call continues from the journal.",
+    "53100": "Free some space: nothing was lost, and the same call continues.",
     "55P03": f"Another program held it for more than {BUSY_SECONDS:g} s.",
 }
 _BEFORE_PARAMETERS = re.compile(r"postgres(?:ql)?://(?:[^@/]*@)?[^?]*")
@@ -70,43 +68,45 @@ def _translated(statement: str) -> Any:
 
 
 class PostgresStore:
-    """A journal in a PostgreSQL database, for drivers and workers on any number of machines.
+    """A database in PostgreSQL, for programs on any number of machines.
 
-    The tables are in a schema of their own: `hackamore_fleet`, or the one that the parameter `schema` of the URL names
-    (`postgresql://agents@db.example/agents?schema=nightly`). So one database can have many journals.
+    The tables are in a schema of their own: that of the kind, such as `hackamore_fleet`, or the one that the parameter `schema` of the URL
+    names (`postgresql://agents@db.example/agents?schema=nightly`). So one server can have many.
 
-    Each process uses one connection. Changes of one journal wait for each other; reads wait for no other process. If the connection is
+    Each process uses one connection. Changes of one database wait for each other; reads wait for no other process. If the connection is
     lost during a commit, the server says afterwards whether the change was made. A proxy in front of the server must give each
     connection a session of its own (PgBouncer: `pool_mode = session`).
 
     Args:
+        kind: what it is.
         url: the database. Special characters of a password must be percent-encoded. Settings of libpq may follow as parameters.
-        create: False refuses a database that has no such journal.
+        create: False refuses a database without the tables.
 
     Attributes:
         address: the URL.
         title: the URL for people, without password and settings.
 
     Raises:
-        JournalError: the database cannot be used, or another version of Hackamore made the journal.
+        HackamoreError: that of the kind: the database cannot be used, or another version of Hackamore made the tables.
         ImportError: `psycopg` is not installed.
     """
 
-    def __init__(self, url: str, *, create: bool = True) -> None:
+    def __init__(self, kind: Kind, url: str, *, create: bool = True) -> None:
+        self._kind = kind
         try:
             import psycopg
         except ImportError as error:
             raise ImportError(
-                "a journal in PostgreSQL needs `psycopg`; run: pip install 'hackamore[postgres]'", name="psycopg"
+                f"a {kind.noun} in PostgreSQL needs `psycopg`; run: pip install 'hackamore[postgres]'", name="psycopg"
             ) from error
         self._psycopg = psycopg
         self._create = create
         self.address: str = url
-        url, self._schema = _without_schema(url)
-        settings = _settings(url)
-        self.title: str = _title(settings, self._schema)
-        # Advisory locks belong to a database, and the schema names the journal in it.
-        digest = hashlib.sha256(f"hackamore fleet journal {self._schema}".encode()).digest()
+        url, self._schema = _without_schema(kind, url)
+        settings = _settings(kind, url)
+        self.title: str = _title(settings, self._schema if self._schema != kind.schema else "")
+        # Advisory locks belong to a database, and the schema names the tables in it.
+        digest = hashlib.sha256(f"hackamore {kind.noun} {self._schema}".encode()).digest()
         self._advisory = int.from_bytes(digest[:8], "big", signed=True)
         self._server = Postgres(settings, self._prepare)
         self._number = 0
@@ -119,7 +119,7 @@ class PostgresStore:
         """Call a function at most once, in a transaction that no other one overlaps; return what it returns.
 
         Raises:
-            JournalError: the database failed, and nothing was changed, or the text says that this is unknown.
+            the error of the kind: the database failed, and nothing was changed, or the text says that this is unknown.
         """
         sent = False
 
@@ -141,7 +141,7 @@ class PostgresStore:
         return self._use(whole)
 
     def look(self, work: Callable[[Cursor], T]) -> T:
-        """Call a function that only reads, again if the connection is lost; return what it returns. JournalError: the database failed."""
+        """Call a function that only reads, again if the connection is lost; return its result."""
         return self._use(lambda: self._server.use(lambda connection: work(_Cursor(connection))))
 
     def _use(self, call: Callable[[], T]) -> T:
@@ -149,11 +149,11 @@ class PostgresStore:
             try:
                 return call()
             except StorageError as error:
-                raise failed(self.title, error) from error.__cause__
+                raise self._kind.failed(self.title, error) from error.__cause__
             except self._psycopg.Error as error:
-                raise failed(self.title, self._problem(error)) from error
+                raise self._kind.failed(self.title, self._problem(error)) from error
             except UnicodeEncodeError as error:
-                raise failed(self.title, unstorable(error)) from error
+                raise self._kind.failed(self.title, unstorable(error)) from error
 
     def close(self) -> None:
         """Close the connection; the next call opens another one."""
@@ -169,7 +169,9 @@ class PostgresStore:
     def _begin(self, connection: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
         """Begin a transaction, once those of other programs are over; one round trip does all of it."""
         if connection.info.transaction_status == self._psycopg.pq.TransactionStatus.INTRANS:
-            raise refused(f"The journal {self.title!r} was called inside one of its own transactions.")
+            raise self._kind.refused(
+                f"The {self._kind.noun} {self.title!r} was called inside one of its own transactions."
+            )
         self._number += 1
         statement: Any = (
             f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SELECT pg_advisory_xact_lock({self._advisory}); "
@@ -201,9 +203,9 @@ class PostgresStore:
                 return self._server.use(self._has_number)
             except self._psycopg.OperationalError as error:
                 if time.monotonic() > until:
-                    raise refused(
-                        f"The connection to the journal {self.title!r} was lost during a commit ({_text(lost)}), and the server cannot "
-                        f"report whether it was done: {_text(error)}. Run the same fleet again once it can be reached."
+                    raise self._kind.refused(
+                        f"The connection to the {self._kind.noun} {self.title!r} was lost during a commit ({_text(lost)}), and the "
+                        f"server cannot report whether it was done: {_text(error)}. Repeat the call once it can be reached."
                     ) from error
             time.sleep(_RECONNECT_SECONDS)
 
@@ -221,7 +223,7 @@ class PostgresStore:
             "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
         )
         connection.execute(settings)
-        if self._version(connection) != VERSION:
+        if self._version(connection) != self._kind.version:
             # Before the transaction: only its beginning shows the tables of a program that had the lock.
             connection.execute("SELECT pg_advisory_lock(%s)", (self._advisory,))
             with connection.transaction():
@@ -237,24 +239,24 @@ class PostgresStore:
 
     def _make(self, connection: psycopg.Connection[Any]) -> None:
         found = self._version(connection)
-        steps = [] if found is None else migration(found, VERSION, MIGRATIONS, "journal")
+        steps = [] if found is None else migration(found, self._kind.version, self._kind.migrations, self._kind.noun)
         if found is None:
             if not self._create:
-                raise missing_journal(self.title)
+                raise self._kind.missing(self.title)
             [(schema,)] = connection.execute("SELECT to_regnamespace(%s) IS NOT NULL", (f'"{self._schema}"',))
             if not schema:
                 name: Any = self._schema
                 connection.execute(f'CREATE SCHEMA "{name}"')
             elif connection.execute("SELECT 1 FROM pg_tables WHERE schemaname = %s", (self._schema,)).fetchone():
                 raise StorageError(
-                    "holds tables that are not those of a journal. Name another schema: `?schema=NAME` at the end of the URL."
+                    f"holds tables that are not those of a {self._kind.noun}. Name another schema: `?schema=NAME` at the end of the URL."
                 )
-        for statement in (*steps, *TABLES, _CLIENTS):
+        for statement in (*steps, *self._kind.tables, _CLIENTS):
             text: Any = statement
             connection.execute(text)
         connection.execute(
             "INSERT INTO facts VALUES ('version', %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-            (str(VERSION),),
+            (str(self._kind.version),),
         )
 
     def _problem(self, error: psycopg.Error) -> StorageError:
@@ -263,37 +265,38 @@ class PostgresStore:
             return StorageError(f"{text} {_ADVICE[error.sqlstate or '']}", "failed")
         if isinstance(error, self._psycopg.OperationalError):
             return StorageError(
-                f"{text} Check that the server can be reached. The same call continues from the journal.", "failed"
+                f"{text} Check that the server can be reached. The same call continues from the {self._kind.noun}.",
+                "failed",
             )
         if isinstance(error, self._psycopg.DataError):
             return StorageError(text, "unstorable")
         return StorageError(
-            f"{text} Check that the user of the URL owns the schema, and that nothing but a journal is in it."
+            f"{text} Check that the user of the URL owns the schema, and that nothing but a {self._kind.noun} is in it."
         )
 
 
-def _without_schema(url: str) -> tuple[str, str]:
+def _without_schema(kind: Kind, url: str) -> tuple[str, str]:
     """Return a URL without the parameter `schema`, which is none of libpq, and its value."""
     start = _BEFORE_PARAMETERS.match(url)
     place = start.end() if start else len(url)
     parameters = url[place + 1 :].split("&") if url[place:] else []
     names = [unquote(each.partition("=")[2]) for each in parameters if each.startswith("schema=")]
-    schema = names[-1] if names else SCHEMA
+    schema = names[-1] if names else kind.schema
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,62}", schema) or schema.startswith("pg_"):
-        raise refused(
-            f"The `schema` of a journal must be a name of letters, digits and underscores, got {schema!r:.100}."
+        raise kind.refused(
+            f"The `schema` of a {kind.noun} must be a name of letters, digits and underscores, got {schema!r:.100}."
         )
     rest = "&".join(each for each in parameters if not each.startswith("schema="))
     return url[:place] + ("?" + rest if rest else ""), schema
 
 
-def _settings(url: str) -> dict[str, Any]:
+def _settings(kind: Kind, url: str) -> dict[str, Any]:
     found = parsed(url)
     # A password whose special characters are not encoded ends up in other parts.
     if found is None or any("@" in str(found.get(name, "")) for name in ("host", "port", "dbname")):
-        raise refused(
-            "The URL of the journal is not one of PostgreSQL. Write `postgresql://user:password@host:port/database`, and percent-encode "
-            "special characters of the password."
+        raise kind.refused(
+            f"The URL of the {kind.noun} is not one of PostgreSQL. Write `postgresql://user:password@host:port/database`, and "
+            "percent-encode special characters of the password."
         )
     return found
 
@@ -302,9 +305,17 @@ def _title(settings: Mapping[str, Any], schema: str) -> str:
     user, port = settings.get("user"), settings.get("port")
     return (
         f"postgresql://{f'{user}@' if user else ''}{settings.get('host', '')}{f':{port}' if port else ''}/{settings.get('dbname', '')}"
-        + (f"?schema={schema}" if schema != SCHEMA else "")
+        + (f"?schema={schema}" if schema else "")
     )
 
 
 def _text(error: BaseException) -> str:
     return without_passwords(" ".join(str(error).split())).rstrip(".") or type(error).__name__
+
+
+def open_store(kind: Kind, address: str | os.PathLike[str], *, create: bool = True) -> Store:
+    """Open the database of a URL of PostgreSQL, or of a path."""
+    text = os.fspath(address)
+    if text.startswith(("postgresql://", "postgres://")):
+        return PostgresStore(kind, text, create=create)
+    return SQLiteStore(kind, text, create=create)

@@ -24,15 +24,15 @@ GENERATED = "# Generated "
 FACADES = {"hackamore", "hackamore.sync"}
 """Packages that name what stands above them, for users."""
 LIMITS = {
-    "rooms": 32,
+    "rooms": 33,
     "floors": 12,
-    "arrows": 166,  # the command, options, storage and the facade of policies
+    "arrows": 176,  # of policies: the command, options, storage, the facade; of approvals: these, and the questions they answer
     "arrows up": 0,
     "circles": 1,
     "circles across packages": 0,
     "inner imports": 8,
-    # Allowances: 2,500 lines for the compatible layer (`compat`), 3,000 for policies.
-    "lines": 76_190 + 2_500 + 3_000,
+    # Allowances: 2,500 lines for the compatible layer (`compat`), 3,000 for policies, 2,500 for approvals.
+    "lines": 76_190 + 2_500 + 3_000 + 2_500,
 }
 """Limits only fall. A capability that is asked for has its own allowance of lines; all else pays with deletions in the same commit."""
 SLACK_LINES = 300

@@ -31,13 +31,14 @@ PLACES: dict[str, str] = {
         "hackamore.aio.pool": "SessionPool",
         "hackamore.aio.query": "QueryStream query run",
         "hackamore.aio.session": "Session Turn resolve_settings start_session",
+        "hackamore.approvals.approvals": "Approvals",
         "hackamore.budgets.budget": "Budget",
         "hackamore.activity.prices": "Price",
         "hackamore.options.bounds": "Limits Timeouts",
         "hackamore.dialogs": "ElicitationRequest ElicitationResult UserDialogRequest UserDialogResult",
         "hackamore.errors": (
             "AmbiguousSessionError SessionExistsError SessionInUseError "
-            "HackamoreError BudgetError BudgetExceededError "
+            "HackamoreError ApprovalError BudgetError BudgetExceededError "
             "CLIExitedDuringInitError CLINotFoundError CheckpointingNotEnabledError ConcurrentUseError ControlError "
             "ConversationInUseError ConversationNotFoundError "
             "ControlRejectedError ControlTimeoutError DecodeError DecodeErrorLimitError Diagnostic FleetError "
@@ -86,6 +87,7 @@ PLACES: dict[str, str] = {
     for name in names.split()
 }
 _SUBMODULES = (
+    "approvals",
     "budgets",
     "fleet",
     "hooks",

@@ -1237,6 +1237,22 @@ class RegistryError(PoolError):
     """The registry of a pool failed: its file cannot be used, or has another version."""
 
 
+class ApprovalError(HackamoreError):
+    """A request of `Approvals` cannot be answered or changed, or its database cannot be used.
+
+    Args:
+        message: the text of the error.
+        request: the request, if there is one.
+
+    Attributes:
+        request: the `hackamore.approvals.ApprovalRequest` as it is; `answered_by` of it says who was first. None if the database failed.
+    """
+
+    def __init__(self, message: str, *, request: Any = None) -> None:
+        self.request: Any = request
+        super().__init__(message)
+
+
 class BudgetError(HackamoreError):
     """A `Budget` cannot be used: its file fails, or it belongs to another process."""
 

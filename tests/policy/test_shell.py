@@ -172,6 +172,7 @@ HIDDEN = [
     "[ a \n\\rm x ]",
     "ls > \\\n\n\\rm",
     "ls\n-rm2>&1",
+    "! \nrm x",
     "cat <<'E'F\nx\nEF\nrm x",
     "bash <<E\nrm x\nE",
     "cat <<EOF 2>&1 | rm x\nhi\nEOF",

@@ -1,4 +1,4 @@
-"""Deciders on tool calls: the shape of a policy, as the option `policy` takes it and the engine calls it."""
+"""Who decides on tool calls: the shapes of a policy and of a broker of approvals, as options take them and the engine calls them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["Decider", "Ruling"]
+__all__ = ["Broker", "Decider", "Ruling"]
 
 
 class Ruling(Protocol):
@@ -42,3 +42,15 @@ class Decider(Protocol):
         """The method `decide`, with the arguments of `hackamore.Policy.decide`. Hackamore calls it in worker threads, also for several
         calls at the same time. An exception denies the call.
         """
+
+
+class Broker(Protocol):
+    """The methods that the option `approvals` needs. `hackamore.Approvals` has them."""
+
+    @property
+    def permit(self) -> Callable[..., Any]:
+        """The async function that answers permission requests, as `can_use_tool` does. It also gets `cwd`, that of the options."""
+
+    @property
+    def elicit(self) -> Callable[..., Any]:
+        """The async function that answers requests of MCP servers, as `on_elicitation` does. It also gets `cwd`."""

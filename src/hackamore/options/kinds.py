@@ -636,6 +636,16 @@ def policy(value: Any, path: str) -> Any:
     return value
 
 
+def approvals(value: Any, path: str) -> Any:
+    """Accept an object with the methods `permit` and `elicit`."""
+    if isinstance(value, type) or not (
+        callable(getattr(value, "permit", None)) and callable(getattr(value, "elicit", None))
+    ):
+        hint = "Write `Approvals(...)` around it." if isinstance(value, (str, os.PathLike)) else ""
+        raise fail(path, "a hackamore.Approvals", value, hint)
+    return value
+
+
 def session_store(value: Any, path: str) -> Any:
     """Accept an object with the methods of a session store."""
     from hackamore.options.stores import problem_with

@@ -10,6 +10,7 @@ Field names are those of `claude-agent-sdk`; options that only the TypeScript pa
 
 from __future__ import annotations
 
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from hackamore.dialogs import ElicitationRequest, ElicitationResult, UserDialogRequest, UserDialogResult
     from hackamore.errors import StreamWarning
     from hackamore.hooks import Hooks
-    from hackamore.options.deciding import Decider
+    from hackamore.options.deciding import Broker, Decider
     from hackamore.options.kinds import (
         AgentDefinition,
         EffortLevel,
@@ -342,6 +343,11 @@ class Options(Checked):
     """Names and values that rules of the policy see as `tags`, such as `{'tenant': 'acme'}`; they win over the keys of `budget`."""
     policy_audit: str | os.PathLike[str] | None = nullable(named_path, host(refused="it names a file to write"))
     """A file that gets a line of JSON for each decision of the policy, each with the hash of the line before."""
+    approvals: Broker | None = nullable(
+        checks.approvals,
+        special("host", "as `can_use_tool` and `on_elicitation`", place=13, session=True, variable="function"),
+    )
+    """The people who answer: a `hackamore.Approvals`. It gets permission requests, and requests of MCP servers without `on_elicitation`."""
     on_elicitation: (
         Callable[
             [ElicitationRequest],
@@ -658,6 +664,9 @@ class Options(Checked):
                 "`can_use_tool` and `permission_prompt_tool_name` both answer permission prompts: set one of them.",
                 field="permission_prompt_tool_name",
             )
+        for name in ("can_use_tool", "permission_prompt_tool_name"):
+            if self.approvals is not None and getattr(self, name) is not None:
+                raise wrong("approvals", f"and `{name}` both answer permission prompts: set one of them.")
         for name in ("policy_audit", "policy_tags"):
             if getattr(self, name) is not None and self.policy is None:
                 raise wrong(name, "needs `policy`, whose decisions it is about.")
@@ -677,6 +686,16 @@ class Options(Checked):
             raise wrong("restricted", "excludes permission_mode='bypassPermissions': the CLI refuses it.")
         if self.model is not None and self.model == self.fallback_model:
             raise wrong("fallback_model", "must differ from `model`.")
+
+    @property
+    def questions(self) -> dict[str, Any]:
+        """The callbacks for questions, by option; `approvals` answers those without one of their own."""
+        broker: Any = self.approvals
+        found = {name: getattr(self, name) for name in ("can_use_tool", "on_elicitation", "on_user_dialog")}
+        if broker is not None:
+            found["can_use_tool"] = partial(broker.permit, cwd=self.cwd)
+            found["on_elicitation"] = found["on_elicitation"] or partial(broker.elicit, cwd=self.cwd)
+        return found
 
     def _check_store(self) -> None:
         if not self.persist_session:

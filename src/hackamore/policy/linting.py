@@ -36,7 +36,7 @@ def findings(
 ) -> tuple[Finding, ...]:
     """Return the findings about the rules of a policy, with the settings of its project."""
     found = [*_own(rules, file)]
-    if options is not None and not options.can_use_tool and not options.permission_prompt_tool_name:
+    if options is not None and not options.questions["can_use_tool"] and not options.permission_prompt_tool_name:
         text = "No callback and no tool answers permission requests, so that this rule denies."
         asks = [rule.name for rule in rules if rule.decision == "ask"]
         found += [Finding("nobody", name, text, "Set `can_use_tool`, or write `deny`.", file) for name in asks]

@@ -175,6 +175,8 @@ class _Reader:
         return cwd
 
     def _branch(self, node: Any, cwd: str | None) -> str | None:
+        if node.type == "negated_command":
+            _check_line(node)
         inner = cwd
         for child in node.children:
             inner = cwd if self.statement(child, inner) == cwd == inner else None

@@ -59,7 +59,7 @@ class PolicyGuard(Observation):
         self.mask: Callable[[bytes], bytes] = bytes  # takes secrets out, once the process has started
         self._policy = policy
         self._meter = Meter({}, resumed=options.resume is not None or options.continue_conversation)
-        asks = options.can_use_tool is not None or options.permission_prompt_tool_name is not None
+        asks = options.questions["can_use_tool"] is not None or options.permission_prompt_tool_name is not None
         self._person = asks and options.permission_prompts != "none"
         self._schema = options.output_format is not None
         self._cwd = os.path.abspath(options.cwd or os.curdir)

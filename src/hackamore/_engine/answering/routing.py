@@ -116,8 +116,10 @@ class _UserCallbacks:
         self._parts = parts
         self._guard = guard
         self._hooks = {name: (hook, _callee_of_hook(hook)) for name, hook in hooks.items()}
+        # A broker ends its waits itself: people need longer than functions.
+        seconds = options.timeouts.permission if options.approvals is None else None
         self._callees = {
-            subtype: _callee_of_question(question, getattr(options, question.option), options.timeouts.permission)
+            subtype: _callee_of_question(question, options.questions[question.option], seconds)
             for subtype, question in _QUESTIONS.items()
         }
 
@@ -197,4 +199,5 @@ def _callee_of_question(question: _Question, callback: Any, timeout: float | Non
 
 
 def _name(function: Any) -> str:
+    function = getattr(function, "func", function)  # a `partial` is called by the name of its function
     return getattr(function, "__qualname__", None) or type(function).__qualname__

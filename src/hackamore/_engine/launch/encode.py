@@ -230,6 +230,7 @@ SPECIAL: dict[str, Special] = {
     "allowed_tools": Special(_allowed_tools_argv),
     "task_budget": Special(lambda o: [] if o.task_budget is None else [f"--task-budget={o.task_budget.total}"]),
     "can_use_tool": Special(lambda o: [] if o.can_use_tool is None else ["--permission-prompt-tool=stdio"]),
+    "approvals": Special(lambda o: [] if o.approvals is None else ["--permission-prompt-tool=stdio"]),
     "hooks": Special(lambda o: _guarded_resume_argv(o, bool(o.policy is None and (o.hooks or {}).get("PreToolUse")))),
     "policy": Special(lambda o: _guarded_resume_argv(o, o.policy is not None)),
     "allow_dangerously_skip_permissions": Special(_allow_dangerously_skip_permissions_argv),

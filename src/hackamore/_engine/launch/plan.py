@@ -289,7 +289,7 @@ def conflicts(options: Options) -> list[StreamWarning]:
     for field, hint in _misspelt_keys(options):
         message = f"`{field}` is a key that this version does not know; it is sent as it is.{hint}"
         found.append(StreamWarning("OPTION_CONFLICT", message, {"field": field}))
-    if options.can_use_tool is not None:
+    if options.questions["can_use_tool"] is not None:
         found.extend(_shadows(options))
     if options.hooks:
         from hackamore.hooks.matchers import event_warnings

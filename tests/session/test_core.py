@@ -25,6 +25,7 @@ from hackamore import (
     NotSupportedError,
     Options,
     OptionsError,
+    Policy,
     SessionClosedError,
     SessionNotStartedError,
     SlowConsumerError,
@@ -473,6 +474,11 @@ def test_events_come_in_the_order_of_the_wire() -> None:
     assert turn.result in messages.items
 
 
+@pytest.mark.parametrize("kind", SessionEvent.__subclasses__())
+def test_events_do_not_change(kind: Any) -> None:
+    assert kind.__struct_config__.frozen
+
+
 def test_the_size_of_an_event_is_about_its_memory() -> None:
     session, messages, events = listening()
     session.take(TEXT, RUNNING, TASKS)
@@ -722,6 +728,17 @@ def test_a_turn_that_times_out_ends_and_is_interrupted() -> None:
     assert isinstance(events.items[0], TurnStarted)
 
 
+def test_a_turn_that_times_out_names_the_last_error_of_the_api() -> None:
+    session = Clocked(timeouts={"turn": 5.0})
+    turn = session.send()
+    failed = {"type": "system", "subtype": "api_retry", "attempt": 1, "error_status": 529, "error": "overloaded"}
+    session.take(started(turn.id), RUNNING, failed)
+    session.pass_by(5.1)
+    assert isinstance(turn.inbox.error, TurnTimeoutError)
+    assert "529" in turn.inbox.error.api_error
+    assert turn.inbox.error.api_error in str(turn.inbox.error)
+
+
 def test_the_log_says_what_happened_and_nothing_of_its_content(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "hackamore")
     session = Clocked(hooks={"PreToolUse": [HookMatcher(hooks=[lambda *_: None])]})
@@ -943,6 +960,12 @@ def test_the_start_sends_hooks_and_options_within_the_timeout_of_the_start() -> 
     assert core.deadlines.seconds_of("request", frame["request_id"]) == 8.0
     assert core.deadlines.wait_seconds(50.0) == 8.0
     assert "hooks" not in starting()[1]["request"]
+
+
+def test_a_policy_stands_beside_the_hooks_of_the_user() -> None:
+    _, frame = starting(policy=Policy([]), hooks={"PreToolUse": [HookMatcher(hooks=[lambda *_: None], matcher="Bash")]})
+    matchers = [matcher.get("matcher") for matcher in frame["request"]["hooks"]["PreToolUse"]]
+    assert matchers == [None, "Bash"]
 
 
 def test_a_session_that_is_ready_says_so_once_and_starts_no_timeout() -> None:

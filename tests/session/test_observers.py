@@ -226,7 +226,9 @@ def test_a_refused_prompt_is_not_sent(shell: Shell, playing: StandIn, plain: Sta
         await raised(lambda: shell.run("one", plain(*ANSWER, telemetry=one_way)), Refusal)
 
     shell.play(scenario)
-    assert [state for _, state, _ in sessions.ended_once().of("turn_changed")] == ["failed", "started", "completed"]
+    changes = sessions.ended_once().of("turn_changed")
+    assert [state for _, state, _ in changes] == ["failed", "started", "completed"]
+    assert isinstance(changes[0][2], Refusal)
     for kept in (steered, one_way):
         notes = kept.ended_once()
         assert "launched" not in notes.names()

@@ -59,6 +59,11 @@ API: dict[str, tuple[str, str, str]] = {
         "Limits of cost and tokens, accounts and prices.",
         "hackamore.budgets.budget hackamore.activity.prices",
     ),
+    "approvals": (
+        "Approvals",
+        "People who answer, their requests, and conversations that wait.",
+        "hackamore.approvals.approvals",
+    ),
     "policy": (
         "Policies",
         "Rules on tool calls, verdicts and their parts.",

@@ -40,6 +40,7 @@ MESSAGES = frozenset({"ContentBlock", "RateLimitEvent", "StreamEvent"})
 PACKAGES = {
     "hackamore.activity": "configuration",
     "hackamore.aio.session": "sessions",
+    "hackamore.approvals": "permissions",
     "hackamore.budgets": "configuration",
     "hackamore.dialogs": "permissions",
     "hackamore.hooks": "hooks",

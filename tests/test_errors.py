@@ -205,6 +205,7 @@ RETRYABLE: dict[str, list[tuple[HackamoreError, bool]]] = {
     "SessionExistsError": [(errors.SessionExistsError("s"), False)],
     "TurnCancelledError": [(errors.TurnCancelledError("id", "interrupted"), False)],
     "ConcurrentUseError": [(errors.ConcurrentUseError.for_call("x"), False)],
+    "ApprovalError": [(errors.ApprovalError("m"), False)],
     "PolicyError": [(errors.PolicyError("m"), False)],
     "StoreError": [(errors.StoreError("load", "m"), True)],
     "StoreConflictError": [(errors.StoreConflictError("s"), False)],

@@ -36,6 +36,16 @@ class _Observer:
         return Observation()
 
 
+class _Answering:
+    """A broker that answers nothing."""
+
+    async def permit(self, request: object, *, cwd: str | None) -> None:
+        raise NotImplementedError
+
+    async def elicit(self, request: object, *, cwd: str | None) -> None:
+        raise NotImplementedError
+
+
 class _Compiled:
     """A policy with rules for the CLI, of which only those that deny are sent."""
 
@@ -105,6 +115,7 @@ EXPECTED: dict[str, Expected] = {
     "policy": Expected("host", None),
     "policy_tags": Expected("host", None, '{"tenant": "acme"}', {"tenant": "acme"}, refused=True),
     "policy_audit": Expected("host", None, "a.jsonl", "a.jsonl", refused=True),
+    "approvals": Expected("host", None),
     "on_elicitation": Expected("host", None),
     "on_user_dialog": Expected("host", None),
     "supported_dialog_kinds": Expected("initialize", None, "[]", ()),
@@ -317,6 +328,7 @@ CASES: dict[str, list[Case]] = {
     ],
     "policy_tags": [Case({"policy": Policy([]), "policy_tags": {"tenant": "acme"}}, session=True)],
     "policy_audit": [Case({"policy": Policy([]), "policy_audit": "a.jsonl"}, session=True)],
+    "approvals": [Case({"approvals": _Answering()}, ("--permission-prompt-tool=stdio",), session=True)],
     "on_elicitation": [Case({"on_elicitation": nothing}, session=True)],
     "on_user_dialog": [Case({"on_user_dialog": nothing}, session=True)],
     "supported_dialog_kinds": [

@@ -228,7 +228,7 @@ def test_a_change_is_tried_on_frozen_functions_and_behind_a_test_that_sets_a_pro
 
 
 def test_a_module_of_tables_has_the_tests_that_import_it(mutate: Any) -> None:
-    assert PROJECT / "src" / "hackamore" / "fleet" / "journal" / "postgres.py" in mutate.importers(TABLES)
+    assert PROJECT / "src" / "hackamore" / "fleet" / "journal" / "journal.py" in mutate.importers(TABLES)
     direct = {
         file.relative_to(PROJECT).as_posix()
         for file in (PROJECT / "tests").rglob("test_*.py")

@@ -139,6 +139,8 @@ class Approvals:
 
     Raises:
         ApprovalError: the database cannot be used, or another version of Hackamore made it.
+        ValueError: `timeout`, `hold`, `remind` or `otherwise` has an impossible value.
+        TypeError: `approvers` is a str.
         ImportError: `psycopg` is not installed.
 
     Example:
@@ -268,6 +270,7 @@ class Approvals:
         Raises:
             ApprovalError: it was answered before (`request` of the error says by whom), is withdrawn or over, does not exist, or the
                 person may not answer it; or the database cannot be used.
+            ValueError: `by` is empty.
         """
         if not by or not isinstance(by, str):
             raise ValueError("`by` must be the name of the person who answers")

@@ -173,6 +173,7 @@ HIDDEN = [
     "ls > \\\n\n\\rm",
     "ls\n-rm2>&1",
     "! \nrm x",
+    "echo `ls | ! rm x`",
     "cat <<'E'F\nx\nEF\nrm x",
     "bash <<E\nrm x\nE",
     "cat <<EOF 2>&1 | rm x\nhi\nEOF",

@@ -177,6 +177,8 @@ class _Reader:
     def _branch(self, node: Any, cwd: str | None) -> str | None:
         if node.type == "negated_command":
             _check_line(node)
+            if node.parent.type == "pipeline" and node.prev_sibling is not None:  # no shell takes `a | ! b`
+                raise _UnclearError(f"`{_short(node)}`")
         inner = cwd
         for child in node.children:
             inner = cwd if self.statement(child, inner) == cwd == inner else None

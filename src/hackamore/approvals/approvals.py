@@ -464,6 +464,8 @@ class Approvals:
             finally:
                 _waiting.discard(opened.id)
             if not isinstance(answer, _Void):
+                if answer is not None:
+                    request.__dict__["(approval)"] = await run(self.get, opened.id)  # for observers of the session
                 return answer
             follows = opened.id  # the call is another one than that which the person saw
 

@@ -121,6 +121,11 @@ class Question(Kept, frozen=True, kw_only=True):
         return getattr(self.__dict__.get("(session)"), "caller", None)
 
     @property
+    def approval(self) -> Any:
+        """The `hackamore.approvals.ApprovalRequest` whose answer this question got; None without `approvals`, and before."""
+        return self.__dict__.get("(approval)")
+
+    @property
     def cancelled(self) -> bool:
         """True once the CLI has taken the question back: an answer would not be read any more."""
         cancelled = self.__dict__.get("(cancelled)")

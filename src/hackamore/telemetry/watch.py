@@ -618,6 +618,10 @@ class Watch(Observation):
             if self._content:  # a part may have secrets
                 part = next((part.text for part in end.ruling.parts if part.decision == end.ruling.decision), "")
                 attributes[names.POLICY_PART] = part
+        if (approval := getattr(call.request, "approval", None)) is not None:
+            attributes[names.APPROVAL_ID], attributes[names.APPROVAL_BY] = approval.id, approval.answered_by
+            attributes[names.APPROVAL_SECONDS] = approval.answered_at - approval.asked_at
+            attributes[names.APPROVERS] = list(approval.approvers or ())
         if call.kind == "permission":
             measured = {names.TOOL_NAME: call.tool, names.DECISION: attributes.get(names.DECISION, "none")}
             self._instruments.permission_wait.record(time.monotonic() - began, measured, self._caller)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any
 
 from hackamore.activity.decisions import decision
@@ -369,7 +370,15 @@ class SessionBuilder:
                 )
             if changed.get("mode"):
                 self.rule(f"permission callback ({changed.get('destination')})", changed["mode"])
-        self._decided(number, at, payload, "by the permission callback")
+        told = as_object(payload, "hackamoreApproval")
+        source = "by the permission callback"
+        if told:
+            waited = told.get("seconds")
+            long = f" after {timedelta(seconds=round(waited))}" if isinstance(waited, (int, float)) else ""
+            source = f"by {short(told.get('by'), 80)}{long}, request {short(told.get('id'), 40)}"
+            if asked := as_list(told.get("approvers")):
+                source += f", asked: {short(', '.join(map(str, asked)), 200)}"
+        self._decided(number, at, payload, source)
 
     def _decided(self, number: int, at: float, payload: dict[str, Any], source: str) -> None:
         made = decision(payload)

@@ -182,6 +182,11 @@ class _UserCallbacks:
 
     def _encode(self, question: _Question, outcome: object, request: Any) -> Answer:
         answer = question.encode(outcome, request)
+        if (approval := request.approval) is not None:
+            # For readers of traces; the CLI reads no field that it does not know (2.1.328, 2.1.330).
+            seconds = round(approval.answered_at - approval.asked_at, 3)
+            told = {"id": approval.id, "by": approval.answered_by, "seconds": seconds, "approvers": approval.approvers}
+            answer = answer._replace(wire={**answer.wire, "hackamoreApproval": told})
         guarded = self._guard is not None and question.option == "can_use_tool"
         return self._guard.permission_answer(answer, outcome, request) if self._guard and guarded else answer
 

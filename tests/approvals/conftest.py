@@ -1,5 +1,70 @@
-"""Fixtures of tests of approvals: the shells, and the real CLI."""
+"""Fixtures of tests of approvals: the shells, the real CLI, and databases of both kinds."""
 
-from tests.real_cli.conftest import driving, leaves_nothing, shell
+from __future__ import annotations
 
-__all__ = ["driving", "leaves_nothing", "shell"]
+import secrets
+from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hackamore import Approvals
+from tests.real_cli.conftest import driving, shell
+from tests.support.leaks import nothing_left
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.support.servers import Postgres
+
+__all__ = ["driving", "shell"]
+
+
+@pytest.fixture(autouse=True)
+def leaves_nothing(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail tests that leave a process, a thread or a descriptor. The server of all tests may start before, and stays."""
+    if "postgres" in repr(request.node.name) or "postgres_address" in request.fixturenames:
+        request.getfixturevalue("postgres_server")
+    with nothing_left():
+        yield
+
+
+@pytest.fixture
+def postgres_address(postgres_server: Postgres) -> str:
+    """Return the address of a new database of approvals in Postgres."""
+    return f"{postgres_server.url}?schema=test_{secrets.token_hex(6)}"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return the address of a new database: a file, and a schema in Postgres."""
+    if request.param == "sqlite":
+        return str(tmp_path / "approvals.db")
+    found: str = request.getfixturevalue("postgres_address")
+    return found
+
+
+@pytest.fixture
+def opened_at(address: str) -> Iterator[Callable[..., Approvals]]:
+    """Return a function that opens the database of the test once more, as another program does."""
+    with ExitStack() as stack:
+        yield lambda **more: stack.enter_context(closing(Approvals(address, **more)))
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Callable[..., Approvals]]:
+    """Return a function that opens the file of the test once more, as another program does."""
+    with ExitStack() as stack:
+
+        def opens(**more: Any) -> Approvals:
+            return stack.enter_context(closing(Approvals(tmp_path / "approvals.db", **more)))
+
+        yield opens
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def backend(request: pytest.FixtureRequest) -> str:
+    """Return the name of an event loop."""
+    name: str = request.param
+    return name

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import threading
 import time
-from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hackamore import Allow, Approvals, Deny, Policy, ResultError
-from hackamore.approvals import ApprovalRequest
+from hackamore import Allow, Deny, Policy, ResultError
 from hackamore.testing import Repeat, Reply, ScriptedModel, ToolCall
 from tests.contract import shows
 from tests.support.patience import patience
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
+    from hackamore import Approvals
+    from hackamore.approvals import ApprovalRequest
     from hackamore.approvals.requests import AnswerTo
     from tests.conftest import RealCLI
     from tests.real_cli.conftest import Driving
@@ -27,17 +27,6 @@ if TYPE_CHECKING:
 
 def write(path: Path, content: str) -> Reply:
     return Reply(ToolCall("Write", {"file_path": str(path), "content": content}))
-
-
-@pytest.fixture
-def opened(tmp_path: Path) -> Iterator[Callable[..., Approvals]]:
-    """Return a function that opens the database of the test once more, as another program does."""
-    with ExitStack() as stack:
-
-        def opens(**more: Any) -> Approvals:
-            return stack.enter_context(closing(Approvals(tmp_path / "approvals.db", **more)))
-
-        yield opens
 
 
 def wait_for_request(approvals: Approvals) -> ApprovalRequest:

@@ -6,22 +6,29 @@ is gone, it is **cold**: the record stays, and the conversation needs no process
 
 No lock of a request is held while a person thinks: an answer, a use and a withdrawal are each one transaction, and `REQUEST` of `requests`
 decides which may follow which.
+
+Each callback has a name of its own in `holder` of its request, and uses an answer only while it is there. A claim, or the same call of a
+resumed conversation, takes the name away: so two processes that run one conversation never use one answer.
 """
 
 from __future__ import annotations
 
 import os
 import secrets
+import threading
 import time
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import anyio
 import anyio.to_thread
 import msgspec
+from anyio.lowlevel import RunVar
 
 from hackamore.approvals.fingerprints import fingerprint
 from hackamore.approvals.requests import (
     COLUMNS,
+    DEADLINE,
     KIND,
     REQUEST,
     AnswerTo,
@@ -33,10 +40,11 @@ from hackamore.approvals.requests import (
     request_of,
 )
 from hackamore.dialogs import ElicitationRequest, ElicitationResult
-from hackamore.errors import ApprovalError, escape_terminal
+from hackamore.errors import ApprovalError, HackamoreError, escape_terminal
 from hackamore.options.bounds import checked_timeout
 from hackamore.permissions import Allow, Deny, PermissionRequest
-from hackamore.storage.holders import process_name, runs
+from hackamore.runtime.log import logger
+from hackamore.storage.holders import holder_name, process_name, runs
 from hackamore.storage.postgres_store import open_store
 
 if TYPE_CHECKING:
@@ -50,12 +58,23 @@ _INSERT = (
     ":approvers, :tags, :fingerprint, :follows, 'waiting', :holder, :asked, :deadline)"
 )
 _POLL_SECONDS = 0.25
-"""A person does not notice it, and a waiting session costs one read of a page of memory."""
+"""A person does not notice it. One read serves all callbacks of an object."""
+_STALE_SECONDS = 2.0
+"""After this without a read by another callback, each one reads for itself: the database may be slow, or the process a fork."""
 _WARM_SECONDS = 5.0
 """A callback that still waits takes its answer within `_POLL_SECONDS`: after this, none waits, also on another machine."""
 _CLAIM_SECONDS = 900.0
 """For how long a claim of another machine counts: its process cannot be looked at."""
 _LAST_SECONDS = 5.0
+"""How long the database may take once nobody waits for it any more: an end must not hang with it."""
+_DATABASE_SECONDS = 45.0
+"""How long it may take before, which is longer than SQLite waits for other programs. A stopped server never answers."""
+_FAILING_SECONDS = 60.0
+"""A server may be started again while a person thinks: only after this the call is denied."""
+_THREADS = 16
+"""Worker threads for each event loop: a slow database must not use up those of the program."""
+_MOST_BYTES = 1_048_576
+"""A person cannot review a larger input."""
 _KINDS: dict[str, Literal["question", "plan"]] = {"AskUserQuestion": "question", "ExitPlanMode": "plan"}
 _TOLD = (
     "title",
@@ -100,6 +119,9 @@ class Continuation(msgspec.Struct, frozen=True):
         return "A person has answered what you were waiting for.\n" + "\n".join(lines)
 
 
+_Taken: TypeAlias = tuple[State, AnswerTo | None]
+
+
 class _Call(NamedTuple):
     """A call that a person is asked about."""
 
@@ -116,6 +138,18 @@ class _Call(NamedTuple):
 
     def print(self) -> str:
         return fingerprint(self.tool, self.given, self.cwd)
+
+
+class _Wait:
+    """A callback that waits for the answer to a call."""
+
+    def __init__(self, call: _Call) -> None:
+        self.call = call
+        self.holder = holder_name()
+        self.id = ""  # of its request; empty until it is on record
+        self.over = False  # no answer is used from here on
+        self.cold = False  # its turn ends, and the request waits on without it
+        self.withdraw = False  # its turn was interrupted
 
 
 class Approvals:
@@ -169,8 +203,10 @@ class Approvals:
             raise ValueError(
                 f"`otherwise` must be 'deny' or 'interrupt', got {otherwise!r}: nothing runs without a yes"
             )
-        if isinstance(approvers, str):
-            raise TypeError("`approvers` must be a list of names or a function, not a str")
+        if not callable(approvers):
+            approvers = _names(approvers)
+        if not callable(tags):
+            tags = _pairs(tags)
         seconds = checked_timeout(timeout)
         if seconds is None or not 0 < seconds < float("inf"):
             raise ValueError(f"`timeout` must be a positive number of seconds, got {timeout!r}")
@@ -181,7 +217,10 @@ class Approvals:
         self._tags = tags
         self._notify = tuple(notify)
         self._remind = checked_timeout(remind)
-        self._cold: set[str] = set()  # conversations whose turn ends because a request waits on without them
+        self._waits: set[_Wait] = set()
+        self._reading = threading.Lock()
+        self._pending: frozenset[str] = frozenset()  # the requests without an answer, at `_looked`
+        self._looked = float("-inf")
         self._store: Store = open_store(KIND, place)
 
     def __repr__(self) -> str:
@@ -272,8 +311,8 @@ class Approvals:
                 person may not answer it; or the database cannot be used.
             ValueError: `by` is empty.
         """
-        if not by or not isinstance(by, str):
-            raise ValueError("`by` must be the name of the person who answers")
+        if not by or by == DEADLINE or not str(by).isprintable() or not isinstance(by, str):
+            raise ValueError(f"`by` must be the name of the person who answers, got {by!r:.100}")
 
         def work(cursor: Cursor) -> ApprovalRequest:
             request = self._one(cursor, id)
@@ -312,20 +351,21 @@ class Approvals:
             ApprovalError: the database cannot be used.
         """
         self._settle()
-        names = "id, conversation, session_id, holder, answered, claimed, claimed_at"
+        names = "conversation, session_id, holder, answered, claimed, claimed_at"
         open_ones = (
-            f"SELECT {names} FROM requests r WHERE state = 'answered' AND NOT EXISTS "
+            f"SELECT {names} FROM requests r WHERE state = 'answered' AND conversation <> '' AND NOT EXISTS "
             "(SELECT 1 FROM requests w WHERE w.conversation = r.conversation AND w.state = 'waiting') ORDER BY answered"
         )
 
         def work(cursor: Cursor) -> Continuation | None:
             now = time.time()
-            for found in cursor.rows(open_ones):
-                row = _Open(*found)
-                if not row.is_free(now):
+            found = [_Open(*row) for row in cursor.rows(open_ones)]
+            taken = {each.conversation for each in found if not each.is_free(now)}
+            for row in found:
+                if row.conversation in taken:
                     continue
                 cursor.rows(
-                    "UPDATE requests SET claimed = :me, claimed_at = :now WHERE conversation = :key AND state = 'answered'",
+                    "UPDATE requests SET claimed = :me, claimed_at = :now, holder = NULL WHERE conversation = :key AND state = 'answered'",
                     me=_me(),
                     now=now,
                     key=row.conversation,
@@ -344,23 +384,35 @@ class Approvals:
     def done(self, continuation: Continuation) -> None:
         """Say that a conversation was continued: an answer that the model did not ask for again counts for nothing any more.
 
+        Answers that another process has claimed in the meantime are left to it.
+
         Args:
-            continuation: the conversation that `claim` returned.
+            continuation: the conversation that `claim` returned in this process.
 
         Raises:
             ApprovalError: the database cannot be used.
         """
 
         def work(cursor: Cursor) -> None:
-            for each in continuation.requests:
-                request = self._one(cursor, each.id)
-                if request.state == "answered":
-                    self._move(cursor, request, Trigger.LAPSE)
+            for each in self._claimed(cursor, continuation):
+                self._move(cursor, each, Trigger.LAPSE)
 
         self._store.transaction(work)
 
+    def _claimed(self, cursor: Cursor, continuation: Continuation) -> list[ApprovalRequest]:
+        """Return the requests of a claim of this process that no call has used."""
+        rows = cursor.rows(
+            f"SELECT {COLUMNS} FROM requests WHERE conversation = :key AND state = 'answered' AND claimed = :me",
+            key=continuation.conversation,
+            me=_me(),
+        )
+        names = {each.id for each in continuation.requests}
+        return [request for row in rows if (request := request_of(row)).id in names]
+
     async def answered(self) -> AsyncIterator[Continuation]:
         """Yield conversations that can be continued, one at a time, for ever; the one before is done when the next one is asked for.
+
+        A conversation whose loop is left by `break` or an exception is free again.
 
         Yields:
             The conversation, for the body of the loop to continue.
@@ -381,8 +433,19 @@ class Approvals:
             if found is None:
                 await anyio.sleep(2 * _POLL_SECONDS)
                 continue
-            yield found
+            try:
+                yield found
+            except GeneratorExit:  # the loop was left in the middle: another one continues the conversation
+                self._give_back(found)
+                raise
             await anyio.to_thread.run_sync(self.done, found)
+
+    def _give_back(self, continuation: Continuation) -> None:
+        def work(cursor: Cursor) -> None:
+            for each in self._claimed(cursor, continuation):
+                cursor.rows("UPDATE requests SET claimed = NULL WHERE id = :id", id=each.id)
+
+        self._store.transaction(work)
 
     # -- what a session asks -------------------------------------------------------------------------------------------
 
@@ -399,7 +462,7 @@ class Approvals:
         Raises:
             ApprovalError: the database cannot be used: the call is denied.
         """
-        call = self._call(request, cwd)._replace(
+        call = (await _in_thread(self._call, request, cwd))._replace(
             kind=_KINDS.get(request.tool_name, "tool"),
             call=request.tool_use_id,
             tool=request.tool_name,
@@ -426,15 +489,15 @@ class Approvals:
             ApprovalError: the database cannot be used: the request is declined.
         """
         given = {"message": request.message, "schema": request.requested_schema}
-        call = self._call(request, cwd)._replace(tool=request.mcp_server_name, given=given)
+        call = (await _in_thread(self._call, request, cwd))._replace(tool=request.mcp_server_name, given=given)
         answer = await self._asked(call, request)
         if isinstance(answer, ElicitationResult):
             return answer
         if isinstance(answer, Deny):
             return ElicitationResult.decline()
-        session: Any = request.session
-        if session is not None:
-            await session.interrupt()
+        with suppress(HackamoreError):  # the session has ended: nothing is left to interrupt
+            # Elicitations have no answer that ends the turn. In a thread the method blocks, whatever the session is.
+            await _in_thread(lambda: request.session and request.session.interrupt())
         return ElicitationResult.cancel()
 
     def _call(self, request: Any, cwd: str | None) -> _Call:
@@ -446,71 +509,128 @@ class Approvals:
             session_id=session_id,
             details={name: value for name in _TOLD if (value := getattr(request, name, None)) is not None},
             cwd=os.path.abspath(cwd or os.curdir),
-            approvers=None if approvers is None else tuple(approvers),
-            tags=dict(tags or {}),
+            approvers=_names(approvers),
+            tags=_pairs(tags),
         )
 
     async def _asked(self, call: _Call, request: Any) -> AnswerTo | None:
         """Return the answer to a call; None if it did not come in time, or the CLI does not wait any more."""
-        run = anyio.to_thread.run_sync
-        self._cold.discard(call.conversation)
-        hold = float("inf") if self._hold is None else self._hold
+        wait = _Wait(call)
+        _waiting.add(wait.holder)
+        self._waits.add(wait)
+        used = False
+        try:
+            answer = await self._held(wait, request)
+            used = answer is not None
+            return answer
+        except anyio.get_cancelled_exc_class():
+            wait.withdraw = not _stops(request.session)
+            raise
+        finally:
+            wait.over = True
+            self._waits.discard(wait)
+            _waiting.discard(wait.holder)
+            if wait.id and not used:
+                await self._left(wait)
+
+    async def _left(self, wait: _Wait) -> None:
+        try:
+            with anyio.CancelScope(shield=True):
+                await self._use(_LAST_SECONDS, self._leave, wait)
+        except ApprovalError as error:  # the holder of the record is gone, and others see that
+            logger.warning("the request %s stays on record as it was: %s", wait.id, error)
+
+    async def _held(self, wait: _Wait, request: Any) -> AnswerTo | None:
+        hold = float("inf") if self._hold is None or not wait.call.conversation else self._hold
         until = anyio.current_time() + hold
         follows: str | None = None
         while True:
-            opened = await run(self._open, call, follows)
-            try:
-                answer = await self._answered(opened.id, call, request, until)
-            finally:
-                _waiting.discard(opened.id)
-            if not isinstance(answer, _Void):
+            opened = await self._use(_DATABASE_SECONDS, self._open, wait, follows)
+            state, answer = await self._answered(wait, opened.deadline, until, request)
+            if state is State.CHANGED:
+                follows = opened.id  # the call is another one than that which the person saw
+            elif state is State.WITHDRAWN:
+                return Deny("The request for this call was taken back. It has not run.")
+            else:
                 if answer is not None:
-                    request.__dict__["(approval)"] = await run(self.get, opened.id)  # for observers of the session
+                    with suppress(ApprovalError):  # only observers of the session need it
+                        request.__dict__["(approval)"] = await self._use(_LAST_SECONDS, self.get, opened.id)
                 return answer
-            follows = opened.id  # the call is another one than that which the person saw
 
-    async def _answered(self, name: str, call: _Call, request: Any, until: float) -> AnswerTo | _Void | None:
-        run = anyio.to_thread.run_sync
+    async def _answered(self, wait: _Wait, deadline: float, until: float, request: Any) -> _Taken:
+        """Wait for the answer of a request; `WAITING` if it waits on without this callback."""
+        # The clock of the machine may be set back meanwhile.
+        last = anyio.current_time() + max(deadline - time.time(), 0.0)
+        failing: float | None = None
         while True:
-            state, answer = await run(self._take, name, call)
-            if state is State.USED:
-                return answer
-            if state is not State.WAITING:
-                return _Void()
-            if request.cancelled:
-                if call.conversation not in self._cold and not _stops(request.session):
-                    with anyio.move_on_after(_LAST_SECONDS, shield=True):
-                        await run(self._withdraw_quietly, name)
-                return None
-            if anyio.current_time() >= until:
-                self._cold.add(call.conversation)
-                await run(self._let_go, name)
-                return None
-            await anyio.sleep(_POLL_SECONDS)
+            now = anyio.current_time()
+            late = now >= last or time.time() >= deadline
+            cold = wait.cold or request.cancelled or now >= until
+            try:
+                if late or cold or await self._is_over(wait.id):
+                    seconds = min(_DATABASE_SECONDS, max(min(until, last) - now, _LAST_SECONDS))
+                    found: _Taken = await self._use(seconds, self._take, wait, deadline if late else 0.0)
+                    if found[0] is not State.WAITING:
+                        return found
+                failing = None
+            except ApprovalError as error:
+                failing = now if failing is None else failing
+                if late or cold or not error.retryable or now - failing > _FAILING_SECONDS:
+                    raise
+            if cold:
+                for each in self._waits if now >= until else ():
+                    # The turn ends for all of its calls, also those of subagents.
+                    each.cold = each.cold or each.call.conversation == wait.call.conversation
+                wait.withdraw = not wait.cold and not _stops(request.session)
+                return State.WAITING, None
+            # Thousands that wait share a processor with those that work.
+            await anyio.sleep(_POLL_SECONDS * (1 + len(self._waits) / 500))
 
-    def _open(self, call: _Call, follows: str | None) -> ApprovalRequest:
+    async def _is_over(self, name: str) -> bool:
+        """Return whether a request may have an answer. Of all callbacks of this object, one reads the database."""
+        if time.monotonic() - self._looked > _POLL_SECONDS and not self._reading.locked():
+            await self._use(_DATABASE_SECONDS, self._read)
+        return name not in self._pending or time.monotonic() - self._looked > _STALE_SECONDS
+
+    def _read(self) -> None:
+        if self._reading.acquire(blocking=False):
+            try:
+                began = time.monotonic()
+                rows = self._store.look(lambda cursor: cursor.rows("SELECT id FROM requests WHERE state = 'waiting'"))
+                self._pending, self._looked = frozenset(name for (name,) in rows), began
+            finally:
+                self._reading.release()
+
+    async def _use(self, seconds: float, work: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a method that uses the database in a worker thread, which is left alone if it takes too long."""
+        with anyio.move_on_after(seconds):
+            return await _in_thread(work, *arguments)
+        error = ApprovalError(f"The database of approvals {self._store.title!r} did not answer within {seconds:g} s.")
+        error.retryable = True
+        raise error
+
+    def _open(self, wait: _Wait, follows: str | None) -> ApprovalRequest:
         """Return the request for a call: that of an earlier process, or a new one, which is written down before anybody is asked."""
+        call = wait.call
+        given, details = _shown(call.tool, call.given), _shown(call.tool, call.details)
         mark = call.print()
 
         def work(cursor: Cursor) -> ApprovalRequest:
             now = time.time()
             self._expire(cursor, now)
-            earlier = [
-                request_of(row)
-                for row in cursor.rows(
-                    f"SELECT {COLUMNS} FROM requests WHERE conversation = :key AND state IN ('waiting', 'answered') ORDER BY asked, id",
-                    key=call.conversation,
-                )
-            ]
-            for each in earlier:
-                [(known,)] = cursor.rows("SELECT fingerprint FROM requests WHERE id = :id", id=each.id)
-                # Two equal calls of one turn are two requests: the first one has a callback that waits in this process.
-                if known == mark and each.id not in _waiting:
+            earlier = cursor.rows(
+                "SELECT id, tool, fingerprint, holder FROM requests WHERE conversation = :key AND conversation <> '' "
+                "AND state IN ('waiting', 'answered') ORDER BY asked, id",
+                key=call.conversation,
+            )
+            # Two equal calls of one turn are two requests: the first one has a callback that waits.
+            left = [(name, tool, known) for name, tool, known, holder in earlier if not _holds(holder)]
+            for name, _, known in left:
+                if known == mark:
                     change = "UPDATE requests SET holder = :me, call = :call WHERE id = :id"
-                    cursor.rows(change, me=_me(), call=call.call, id=each.id)
-                    _waiting.add(each.id)
-                    return each
-            same = [each for each in earlier if each.tool == call.tool and each.id not in _waiting]
+                    cursor.rows(change, me=wait.holder, call=call.call, id=name)
+                    return self._one(cursor, name)
+            same = [name for name, tool, known in left if tool == call.tool]
             name = secrets.token_urlsafe(12)
             cursor.rows(
                 _INSERT,
@@ -520,53 +640,62 @@ class Approvals:
                 call=call.call,
                 kind=call.kind,
                 tool=call.tool,
-                input=_text(call.given),
-                details=_text(call.details),
+                input=given,
+                details=details,
                 approvers=None if call.approvers is None else _text(call.approvers),
                 tags=_text(call.tags),
                 fingerprint=mark,
-                follows=follows or (same[-1].id if same else None),
-                holder=_me(),
+                follows=follows or (same[-1] if same else None),
+                holder=wait.holder,
                 asked=now,
                 deadline=now + self._timeout,
             )
             request = self._one(cursor, name)
             self._announce(cursor, request, "asked", now)
-            _waiting.add(name)
             return request
 
-        return self._store.transaction(work)
+        opened = self._store.transaction(work)
+        wait.id = opened.id
+        if wait.over:  # the callback has ended meanwhile, and left this thread alone
+            self._leave(wait)
+        return opened
 
-    def _take(self, name: str, call: _Call) -> tuple[State, AnswerTo | None]:
-        """Use the answer of a request, if there is one and the call is still what the person saw."""
-        seen = self._store.look(lambda cursor: self._one(cursor, name))
-        if seen.state == "waiting" and time.time() < seen.deadline:
+    def _take(self, wait: _Wait, now: float) -> _Taken:
+        """Use the answer of a request, if there is one and the call is still what the person saw; `now` is the time at least."""
+        seen = self._store.look(lambda cursor: self._one(cursor, wait.id))
+        if seen.state == "waiting" and max(time.time(), now) < seen.deadline:
             return State.WAITING, None
-        mark = call.print()  # before the transaction: files may be slow
+        mark = wait.call.print()  # before the transaction: files may be slow
 
-        def work(cursor: Cursor) -> tuple[State, AnswerTo | None]:
-            now = time.time()
-            self._expire(cursor, now)
-            request = self._one(cursor, name)
-            if request.state != "answered":
-                return State[request.state.upper()], None
-            [(asked_for,)] = cursor.rows("SELECT fingerprint FROM requests WHERE id = :id", id=name)
+        def work(cursor: Cursor) -> _Taken:
+            self._expire(cursor, max(time.time(), now))
+            request = self._one(cursor, wait.id)
+            state = State[request.state.upper()]
+            [(holder, asked_for)] = cursor.rows("SELECT holder, fingerprint FROM requests WHERE id = :id", id=wait.id)
+            if holder != wait.holder:  # another process continues the conversation
+                return State.LAPSED, None
+            if state is State.USED:  # by this callback, which did not hear of it: a connection was lost
+                return state, request.answer
+            if state is not State.ANSWERED or wait.over:
+                return state, None
             if asked_for != mark and isinstance(request.answer, Allow):
                 self._move(cursor, request, Trigger.CHANGE)
                 return State.CHANGED, None
-            self._move(cursor, request, Trigger.USE, used=now, call=call.call)
+            self._move(cursor, request, Trigger.USE, used=time.time(), call=wait.call.call)
             return State.USED, request.answer
 
         return self._store.transaction(work)
 
-    def _let_go(self, name: str) -> None:
-        self._store.transaction(lambda cursor: cursor.rows("UPDATE requests SET holder = NULL WHERE id = :id", id=name))
+    def _leave(self, wait: _Wait) -> None:
+        """Free a request that a callback does not wait for any more; after an interruption of its turn, take it back."""
 
-    def _withdraw_quietly(self, name: str) -> None:
         def work(cursor: Cursor) -> None:
-            request = self._one(cursor, name)
-            if request.state == "waiting":
+            request = self._one(cursor, wait.id)
+            free = "UPDATE requests SET holder = NULL WHERE id = :id AND holder = :me"
+            mine = cursor.rows("SELECT 1 FROM requests WHERE id = :id AND holder = :me", id=wait.id, me=wait.holder)
+            if mine and wait.withdraw and request.state in ("waiting", "answered"):
                 self._move(cursor, request, Trigger.WITHDRAW)
+            cursor.rows(free, id=wait.id, me=wait.holder)
 
         self._store.transaction(work)
 
@@ -607,19 +736,14 @@ class Approvals:
             else:
                 answer = Deny("Nobody answered in time.", interrupt=self._otherwise == "interrupt")
             text = encode_answer(answer, request.kind)
-            self._move(cursor, request, Trigger.ANSWER, answer=text, answered_by="deadline", answered=now)
+            self._move(cursor, request, Trigger.ANSWER, answer=text, answered_by=DEADLINE, answered=now)
             self._announce(cursor, request, "expired", now)
 
     def _announce(self, cursor: Cursor, request: ApprovalRequest, event: str, now: float) -> None:
         """Write down what is to be delivered, in the transaction of its cause: it is neither lost nor made up."""
 
 
-class _Void:
-    """The answer does not count: the call has changed, or the request was taken back."""
-
-
 class _Open(NamedTuple):
-    id: str
     conversation: str
     session_id: str | None
     holder: str | None
@@ -628,23 +752,78 @@ class _Open(NamedTuple):
     claimed_at: float | None
 
     def is_free(self, now: float) -> bool:
-        """Return whether no callback waits for the answer, and nobody continues the conversation."""
+        """Return whether no callback waits for the answer, and nobody continues the conversation. Clocks may be set back."""
         if self.claimed is not None and (alive := runs(self.claimed)) is not False:
-            return alive is None and now - (self.claimed_at or 0.0) > _CLAIM_SECONDS
-        return self.holder is None or runs(self.holder) is False or now - self.answered > _WARM_SECONDS
+            return alive is None and abs(now - (self.claimed_at or 0.0)) > _CLAIM_SECONDS
+        return not _holds(self.holder, unknown=True) or abs(now - self.answered) > _WARM_SECONDS
 
 
 _waiting: set[str] = set()
-"""Requests that callbacks of this process wait for: of all objects, as two may have one file."""
+"""The holders of requests in this process: of all objects, as two may have one file."""
+_limiter: RunVar[anyio.CapacityLimiter] = RunVar("hackamore-approvals")
+
+
+def _holds(holder: str | None, *, unknown: bool = False) -> bool:
+    """Return whether a callback waits for a request; `unknown` is the answer for one of another machine."""
+    if holder is None or holder in _waiting:
+        return holder is not None
+    alive = runs(holder)
+    return unknown if alive is None else alive and not holder.startswith(f"{_me()}|")
+
+
+async def _in_thread(work: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        limiter = _limiter.get()
+    except LookupError:
+        _limiter.set(limiter := anyio.CapacityLimiter(_THREADS))
+    return await anyio.to_thread.run_sync(work, *arguments, abandon_on_cancel=True, limiter=limiter)
 
 
 def _me() -> str:
     return process_name(os.getpid())
 
 
+def _names(found: Any) -> tuple[str, ...] | None:
+    """Return the people who may answer."""
+    if found is None:
+        return None
+    names = () if isinstance(found, (str, bytes)) else tuple(found)
+    if isinstance(found, (str, bytes)) or not all(isinstance(each, str) for each in names):
+        raise TypeError(
+            f"`approvers` must be a list of names, None, or a function that returns one, got {found!r:.100}"
+        )
+    return names
+
+
+def _pairs(found: Any) -> dict[str, str]:
+    pairs = dict(found or {})
+    if not all(isinstance(each, str) for pair in pairs.items() for each in pair):
+        raise TypeError(f"`tags` must be a dict of str, or a function that returns one, got {found!r:.100}")
+    return pairs
+
+
+def _shown(tool: str, value: Any) -> str:
+    """Return a part of a request as JSON; raise ApprovalError if no person can be shown it."""
+    try:
+        text = _text(value)
+        # Later, a record that cannot be read would hide all others.
+        if msgspec.json.decode(text) != value:
+            problem = "has a number that is too large"
+        elif len(text) <= _MOST_BYTES:
+            return text
+        else:
+            problem = f"has {len(text):,} bytes, more than the {_MOST_BYTES:,} that a person can review"
+    except (ValueError, OverflowError, RecursionError) as error:
+        problem = f"cannot be kept ({type(error).__name__})"
+    raise ApprovalError(
+        f"The input of {escape_terminal(tool, 100)} {problem}. No person was asked, and the call is denied."
+    )
+
+
 def _stops(session: Any) -> bool:
-    """Return whether a session is being stopped: then a request stays, for whoever resumes it."""
-    return getattr(getattr(session, "state", None), "name", "") in ("STOPPING", "STOPPED", "FAILED", "COMPLETED")
+    """Return whether a session is being stopped, or is gone: then a request stays, for whoever resumes it."""
+    names = ("STOPPING", "STOPPED", "FAILED", "COMPLETED")
+    return session is None or getattr(getattr(session, "state", None), "name", "") in names
 
 
 def _unknown(name: object) -> ApprovalError:

@@ -6,68 +6,74 @@ import hashlib
 import os
 import re
 import stat
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-_MOST_PLACES = 200
 _LONGEST = 4_096
 _WHOLE_BYTES = 8 * 1024 * 1024
-"""Larger files count by size and time: reading them would hold up the question."""
-_NAMED = re.compile(r"(?i)(path|file|dir|cwd|directory|folder)$")
+"""Larger files, and those after `_ALL_BYTES`, count by size and times: reading them would hold up the question."""
+_ALL_BYTES = 64 * 1024 * 1024
+_READERS = ("Glob", "Grep", "Read")
+"""Tools that only look: a log that grows is still the file that the person allowed."""
+_COMMAND = re.compile(r"(?i)(command|cmd|script|code|args?|argv)$")
 _WORDS = re.compile(r"[^\s'\"|&;<>()$`=,]+")
+_QUOTED = re.compile(r"\"([^\"\n]*)\"|'([^'\n]*)'")
 
 
 def fingerprint(tool: str, given: Any, cwd: str) -> str:
     """Return the fingerprint of a call. Files are read: call it in a thread."""
     canonical = msgspec.json.encode([tool, given], order="deterministic")
-    digest = hashlib.sha256(canonical)
-    for place in sorted(set(_places(given))):
-        digest.update(b"\0" + os.fsencode(place) + b"\0" + _identity(os.path.join(cwd, os.path.expanduser(place))))
+    digest = hashlib.sha256(canonical + b"\0" + os.fsencode(os.path.realpath(cwd)))
+    left = 0 if tool in _READERS else _ALL_BYTES
+    for place in sorted(_places(given)):
+        path = os.path.join(cwd, os.path.expanduser(place))
+        # A word that is neither a file nor a path counts once a file of that name appears.
+        if "/" in place or os.path.lexists(path):
+            identity, read = _identity(path, left, content=tool not in _READERS)
+            left -= read
+            digest.update(b"\0" + os.fsencode(place) + b"\0" + identity)
     return digest.hexdigest()
 
 
-def _places(value: Any, name: str = "") -> Iterator[str]:
-    """Yield texts that may name files: those of fields that are called so, and words of all others that exist are told by `_identity`."""
-    waiting, found = [(name, value)], 0
-    while waiting and found < _MOST_PLACES:
+def _places(given: Any) -> set[str]:
+    """Return the texts of an input that may name files: all that are short, and the words and quoted parts of commands."""
+    waiting, found = [("", given)], set[str]()
+    while waiting:
         name, value = waiting.pop()
         if isinstance(value, dict):
             waiting += value.items()
         elif isinstance(value, list):
             waiting += ((name, part) for part in value)
-        elif isinstance(value, str) and value and "\0" not in value:
-            words = [value] if _NAMED.search(name) else []
-            words += _WORDS.findall(value[: 16 * _LONGEST]) if name in ("command", "") else []
-            for word in words[:_MOST_PLACES]:
-                if len(word) <= _LONGEST:
-                    found += 1
-                    yield word
+        elif isinstance(value, str):
+            found.add(value)
+            if _COMMAND.search(name):
+                found.update(_WORDS.findall(value), *_QUOTED.findall(value))
+    return {each for each in found if each and len(each) <= _LONGEST and "\0" not in each and "\n" not in each}
 
 
-def _identity(path: str) -> bytes:
-    """Return what a path leads to: where its links end, and the content of a file."""
+def _identity(path: str, most: int, *, content: bool) -> tuple[bytes, int]:
+    """Return what a path leads to: where its links end, and the content of a file; and how many bytes were read."""
+    real = path
     try:
         real = os.path.realpath(path)
-        # Opening a device may do something, and a FIFO would wait for its writer.
-        if not stat.S_ISREG(kind := os.lstat(real).st_mode):
-            return f"kind {stat.S_IFMT(kind)} ".encode() + os.fsencode(real)
+        status = os.lstat(real)
+        # Opening a device may do something, a FIFO would wait for its writer, and the system writes its files all the time.
+        if not content or not stat.S_ISREG(status.st_mode) or real.startswith(("/proc/", "/sys/")):
+            return f"kind {stat.S_IFMT(status.st_mode)} ".encode() + os.fsencode(real), 0
+        # Anybody can set the time of a change of the content, and nobody that of the last change of all.
+        known = f"{status.st_ino} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} "
+        if status.st_size > min(_WHOLE_BYTES, most):
+            return f"large {known}".encode() + os.fsencode(real), 0
         descriptor = os.open(real, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
     except FileNotFoundError:
-        return b"missing " + os.fsencode(real)
+        return b"missing " + os.fsencode(real), 0
     except (OSError, ValueError) as error:
-        return f"closed {getattr(error, 'errno', '')} ".encode() + os.fsencode(path)
+        return f"closed {getattr(error, 'errno', '')} ".encode() + os.fsencode(real), 0
     try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > _WHOLE_BYTES:
-            return f"large {status.st_size} {status.st_mtime_ns} ".encode() + os.fsencode(real)
-        with open(descriptor, "rb", closefd=False) as file:
-            content = hashlib.file_digest(file, "sha256").hexdigest()
-        return f"file {content} ".encode() + os.fsencode(real)
+        # One that was put in its place meanwhile is another one when the answer is used.
+        with open(descriptor, "rb") as file:
+            data = file.read(_WHOLE_BYTES + 1)
+        return f"file {hashlib.sha256(data).hexdigest()} ".encode() + os.fsencode(real), len(data)
     except OSError as error:
-        return f"closed {error.errno} ".encode() + os.fsencode(real)
-    finally:
-        os.close(descriptor)
+        return f"closed {error.errno} ".encode() + os.fsencode(real), 0

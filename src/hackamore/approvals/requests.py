@@ -100,6 +100,8 @@ TABLES = (
     )""",
 )
 """The tables. A delivery is deleted when its receiver has it."""
+DEADLINE = "deadline"
+"""Who has answered if nobody did in time."""
 VERSION = 1
 KIND = Kind(
     "database of approvals",
@@ -184,6 +186,10 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
     answered_at: float | None = None
     used_at: float | None = None
     follows: str | None = None
+
+    def __repr__(self) -> str:
+        # The input may hold secrets, and errors and logs show objects.
+        return f"ApprovalRequest(id={self.id!r}, tool={self.tool!r}, state={self.state!r})"
 
     @property
     def reason(self) -> str:
@@ -286,7 +292,9 @@ def decode_answer(text: str) -> AnswerTo:
 def not_possible(request: ApprovalRequest, trigger: Trigger) -> ApprovalError:
     """Return the error for a change that the state of a request does not allow."""
     name = repr(request.id)
-    if request.answered_by is not None:
+    if request.answered_by == DEADLINE:
+        text = f"The request {name} timed out, so its call is denied. Nothing was changed."
+    elif request.answered_by is not None:
         person = escape_terminal(repr(request.answered_by), 200)
         how = "allowed" if isinstance(request.answer, Allow) else "answered"
         text = f"The request {name} was {how} by {person} before. An answer counts once; nothing was changed."

@@ -28,6 +28,7 @@ SIZES = {
     "kills of a fleet": Size(8, 60, 200),
     "kills of a cluster": Size(8, 60, 120),
     "kills of agents": Size(4, 8, 40),
+    "kills of approvals": Size(8, 150, 600),
     "interleavings of objects": Size(8, 250, 1000),
     "deletions of databases": Size(60, 300, 1000),
     "interleavings of holders": Size(12, 500, 1000),

@@ -17,7 +17,7 @@ import anyio.to_thread
 import hackamore
 from hackamore import Allow, ApprovalError, Approvals, Deny, HackamoreError, Options
 
-ANSWERS = {"yes": Allow(), "no": Deny("No.")}
+ANSWERS: dict[str, Allow | Deny] = {"yes": Allow(), "no": Deny("No.")}
 
 
 def say(*words: object) -> None:
@@ -30,7 +30,7 @@ async def host(given: dict[str, Any]) -> None:
     base = Options(approvals=approvals, **given["options"])
     name = given["session"]
 
-    async def turn(prompt: str) -> str:
+    async def turn(prompt: str) -> object:
         for begun in ({"resume": name}, {"session_id": name}):
             try:
                 async with hackamore.Session(base.replace(**begun)) as session:

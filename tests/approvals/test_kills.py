@@ -14,7 +14,7 @@ import threading
 import time
 import uuid
 from collections import Counter
-from contextlib import ExitStack, closing, suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -118,12 +118,12 @@ class Round:
     """One conversation of the real CLI with one call, and what is killed around it."""
 
     def __init__(
-        self, number: int, address: str, real_cli: RealCLI, model: ScriptedModel, terminate: Callable[[], object]
+        self, number: int, address: str, real_cli: RealCLI, model: ScriptedModel, server: Postgres | None
     ) -> None:
         self.chance = random.Random(seeded(number))
         self.kills: Counter[str] = Counter()
         self.address = address
-        self._terminate = terminate
+        self.server = server
         self.step = STEPS[number % len(STEPS)]
         self.answer = "no" if number % 4 == 3 else "yes"
         self.canary = real_cli.cwd / f"canary-{number}"
@@ -149,7 +149,6 @@ class Round:
             },
         }
         self.approvals = Approvals(address)
-        self._stack = ExitStack()
 
     def part(self, role: str, **more: Any) -> Part:
         part = Part(role, {**self._given, **more})
@@ -201,9 +200,21 @@ class Round:
             self.kills["database"] += 1
             return
         for _ in range(2):
-            self._terminate()
+            self._disconnect()
             self.kills["database"] += 1
             time.sleep(self.chance.uniform(0, 0.05))
+        if self.server is not None and self.chance.random() < 0.3:
+            self.server.kill()
+            time.sleep(self.chance.uniform(0, 0.5))
+            self.server.start()
+            self.kills["server"] += 1
+
+    def _disconnect(self) -> None:
+        """End all connections of other programs to the server."""
+        with closing(psycopg.connect(self.address, autocommit=True)) as connection:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
+            )
 
     def play(self) -> None:
         """Reach the step, kill the host or the CLI, and let other processes end the work."""
@@ -217,6 +228,8 @@ class Round:
             if host.cli:
                 with suppress(ProcessLookupError):
                     os.kill(host.cli, signal.SIGKILL)
+            # The host takes the answer of a dead CLI if it sees the answer first.
+            lost = lost or self.step == "answered"
             host.signal(signal.SIGCONT)
         host.end(kill=victim == "host")
         self.kills[victim] += 1
@@ -306,14 +319,6 @@ def own_server() -> Iterator[Postgres]:
     yield from running(Postgres)
 
 
-def disconnect(url: str) -> None:
-    """End all connections of other programs to the server."""
-    with closing(psycopg.connect(url, autocommit=True)) as connection:
-        connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
-        )
-
-
 @shows("approvals.killed")
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_kills_at_every_step(
@@ -330,7 +335,7 @@ def test_kills_at_every_step(
         for number in range(first, first + 10_000):
             if kills.total() >= KILLS:
                 break
-            this = Round(number, address, real_cli, model, lambda: disconnect(address))
+            this = Round(number, address, real_cli, model, server)
             with closing(this):
                 this.play()
             kills.update(this.kills)

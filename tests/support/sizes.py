@@ -30,6 +30,7 @@ SIZES = {
     "kills of agents": Size(4, 8, 40),
     "kills of approvals": Size(8, 150, 600),
     "interleavings of objects": Size(8, 250, 1000),
+    "interleavings of approvals": Size(3, 40, 200),
     "deletions of databases": Size(60, 300, 1000),
     "interleavings of holders": Size(12, 500, 1000),
     "conversations": Size(10, 60, 200),

@@ -8,7 +8,7 @@ import select
 import subprocess
 from collections.abc import Callable
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from hackamore._engine.protocol import events
 from hackamore._engine.protocol.connection import Connection
@@ -58,7 +58,7 @@ class Driver:
         self.events: list[events.Event] = []
         self.sent = bytearray()
 
-    def __enter__(self) -> Driver:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *details: object) -> None:

@@ -77,11 +77,8 @@ def _ended(messages: Sequence[Message], text: str | None = None) -> ResultMessag
 
 
 def _tool_results(messages: Iterable[Message]) -> list[ToolResultBlock]:
-    found = []
-    for message in messages:
-        if isinstance(message, UserMessage) and not isinstance(message.content, str):
-            found += [block for block in message.content if isinstance(block, ToolResultBlock)]
-    return found
+    contents = [m.content for m in messages if isinstance(m, UserMessage) and not isinstance(m.content, str)]
+    return [block for content in contents for block in content if isinstance(block, ToolResultBlock)]
 
 
 def _answered(bench: Bench, *steps: Any, text: str | None = None, **fields: Any) -> list[Message]:
@@ -102,8 +99,7 @@ def _version(bench: Bench) -> None:
     if found is None:
         raise Failed(f"it printed {said[:200]!r} and exited with {done.returncode}")
     bench.facts["version"] = ".".join(map(str, found))
-    if found < MINIMUM_SESSION:
-        raise Failed(f"it is {bench.facts['version']}")
+    expect(found >= MINIMUM_SESSION, f"it is {bench.facts['version']}")
 
 
 # -- one-shots ----------------------------------------------------------------------------------------------------------
@@ -193,10 +189,7 @@ def _conversation(bench: Bench) -> None:
         for turn, text in ((first, "One."), (second, "Two.")):
             result = turn.result()
             expect(result.result == text, f"the prompt for {text!r} was answered by {result!r}")
-            expect(
-                turn.id in (result.user_message_uuids or []),
-                "the result does not name its prompt",
-            )
+            expect(turn.id in (result.user_message_uuids or []), "the result does not name its prompt")
         session.wait_idle()
         expect(not session.warnings, f"there were warnings: {one_line(map(str, session.warnings))}")
         session.finish()
@@ -229,11 +222,8 @@ def _callbacks(bench: Bench) -> None:
         asked.append(f"permission {request.tool_name}")
         if "denied-by-callback" in str(request.input):
             return Deny("the callback says no")
-        return Allow(
-            updated_input={**request.input, "command": "echo changed > changed.txt; exit 3"}
-            if "command" in request.input
-            else None
-        )
+        changed = {**request.input, "command": "echo changed > changed.txt; exit 3"}
+        return Allow(updated_input=changed if "command" in request.input else None)
 
     script = (
         _bash("touch denied-by-hook"),
@@ -258,15 +248,10 @@ def _callbacks(bench: Bench) -> None:
     expect(len(texts) == 4, f"{len(texts)} of 4 tool calls had a result: {texts}")
     expect("the hook says no" in texts[0], f"a denial by a hook became {texts[0]!r}")
     expect("the callback says no" in texts[1], f"a denial by the permission callback became {texts[1]!r}")
-    expect(
-        (bench.project / "changed.txt").exists(), "an input that was changed by the permission callback was not used"
-    )
+    expect((bench.project / "changed.txt").exists(), "an input that the permission callback changed was not used")
     expect("2.5" in texts[3], f"the result of a tool of the program was {texts[3]!r}")
-    names = [path.name for path in bench.project.iterdir()]
-    expect(
-        not {"denied-by-hook", "denied-by-callback", "unchanged.txt"} & set(names),
-        f"a denied call had an effect: {names}",
-    )
+    made = {"denied-by-hook", "denied-by-callback", "unchanged.txt"} & {path.name for path in bench.project.iterdir()}
+    expect(not made, f"a denied call had an effect: {made}")
     expect(asked.count("tool tea") == 1, f"asked were: {asked}")
     expect(not warnings, f"there were warnings: {one_line(warnings)}")
 
@@ -346,6 +331,81 @@ def _stopping(bench: Bench) -> None:
         expect(identity(shell) is None, "the command still runs")
 
 
+# -- approvals ----------------------------------------------------------------------------------------------------------
+
+
+def _turn(bench: Bench, model: ScriptedModel, **fields: Any) -> ResultMessage:
+    with bench.session(model, **fields) as session:
+        return session.send("Go").result()
+
+
+@cli_check(
+    "approvals", "a denial with `interrupt` ends the turn; in the resumed session the same call is a new request"
+)
+def _denied_for_now(bench: Bench) -> None:
+    asked: list[str] = []
+
+    def decide(request: Any) -> Allow | Deny:
+        asked.append(request.tool_use_id)
+        return Deny("later", interrupt=True) if len(asked) == 1 else Allow()
+
+    with ScriptedModel(*[_bash("echo x >> for-now")] * 2, "Done.") as model:
+        first = _turn(bench, model, can_use_tool=decide)
+        expect(first.terminal_reason == "aborted_tools", f"the turn ended with {first.terminal_reason!r}")
+        expect(not (bench.project / "for-now").exists(), "the denied call ran")
+        _turn(bench, model, can_use_tool=decide, resume=first.session_id)
+    expect(len(set(asked)) == 2, f"the requests were for {asked}")
+    expect((bench.project / "for-now").read_text() == "x\n", "the allowed call did not run once")
+
+
+@cli_check("approvals", "a call that waits for a permission when the CLI ends is not run by a resumed session")
+def _unanswered(bench: Bench) -> None:
+    asked, over = threading.Event(), threading.Event()
+
+    def decide(request: Any) -> Deny:
+        asked.set()
+        over.wait(bench.seconds)
+        return Deny("too late")
+
+    with ScriptedModel(_bash("touch unanswered"), Repeat("Done.")) as model:
+        with bench.session(model, can_use_tool=decide) as session:
+            session.send("Go")
+            expect(asked.wait(bench.seconds), "no permission request was sent")
+            session.stop()
+            over.set()
+        _turn(bench, model, resume=session.session_id, **_BYPASS)
+    expect(not (bench.project / "unanswered").exists(), "the call ran")
+
+
+@cli_check(
+    "approvals", "a deferred call is replayed by a resumed session with its id, and not before a late `initialize`"
+)
+def _deferred(bench: Bench) -> None:
+    asked: list[tuple[str, Any]] = []
+
+    def hook(event: Any, context: Any) -> HookOutput:
+        asked.append((event.tool_use_id, event.tool_input))
+        return HookOutput.defer() if len(asked) == 1 else HookOutput.deny("no")
+
+    fields: dict[str, Any] = {"hooks": {"PreToolUse": hook}, **_BYPASS}
+    with ScriptedModel(_bash("touch deferred"), Repeat("Done.")) as model:
+        first = _turn(bench, model, **fields)
+        expect(first.deferred_tool_use, f"the turn ended with {first.terminal_reason!r}")
+        _turn(bench, model, resume=first.session_id, late=2.0, **fields)
+    expect(asked[1:] == asked[:1], f"the hook was called for {asked}")
+    expect(not (bench.project / "deferred").exists(), "the call ran")
+
+
+@cli_check("approvals", "a question of the model is a permission request; the answer is a field of the changed input")
+def _questions(bench: Bench) -> None:
+    choices = [{"label": name, "description": name} for name in ("Tea", "Coffee")]
+    question = {"question": "Which?", "header": "Drink", "multiSelect": False, "options": choices}
+    with ScriptedModel(Reply(ToolCall("AskUserQuestion", {"questions": [question]})), "Done.") as model:
+        _turn(bench, model, can_use_tool=lambda r: Allow(updated_input={**r.input, "answers": {"Which?": "Tea"}}))
+        texts = [result.text for result in model.requests_of("main")[-1].tool_results]
+    expect('"Which?"="Tea"' in str(texts), f"the model reads {texts}")
+
+
 # -- control requests ---------------------------------------------------------------------------------------------------
 
 
@@ -377,8 +437,7 @@ def _controls(bench: Bench) -> None:
 @cli_check("control", "further requests are answered as 2.1.328 does", required=False)
 def _further_controls(bench: Bench) -> None:
     wrong = _ask(bench, [row for row in CONTROLS if not row[2]])
-    if wrong:
-        raise Failed(one_line(wrong))
+    expect(not wrong, one_line(wrong))
 
 
 @cli_check("control", "an unknown request gets an error response, and not silence")

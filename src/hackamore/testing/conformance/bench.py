@@ -17,7 +17,7 @@ from hackamore.errors import DecodeError
 from hackamore.messages import ControlRequest, decode
 from hackamore.options.bounds import Timeouts
 from hackamore.testing.conformance.report import Failed
-from hackamore.testing.faults import with_faults
+from hackamore.testing.faults import Delay, with_faults
 from hackamore.testing.faults.flow import FrameStage, Item, Selection, Stage
 from hackamore.testing.model.environment import isolated_options
 from hackamore.transports.process.prepare import plan_for
@@ -104,11 +104,11 @@ class Bench:
 
         return query(prompt, self.options(model, **fields), transport=self._tapped())
 
-    def session(self, model: ScriptedModel, **fields: Any) -> Session:
-        """Return a session whose lines are looked at."""
+    def session(self, model: ScriptedModel, *, late: float = 0.0, **fields: Any) -> Session:
+        """Return a session whose lines are looked at; the CLI gets `initialize` after `late` seconds."""
         from hackamore.sync import Session
 
-        return Session(self.options(model, **fields), transport=self._tapped())
+        return Session(self.options(model, **fields), transport=self._tapped(late))
 
     def take(self, line: bytes) -> None:
         """Check one line of the CLI's output."""
@@ -129,8 +129,8 @@ class Bench:
     def _warned(self, warning: StreamWarning) -> None:
         self.dropped[str(warning)] += 1
 
-    def _tapped(self) -> FaultySource:
-        return with_faults(None, _Tap(self.take))
+    def _tapped(self, late: float = 0.0) -> FaultySource:
+        return with_faults(None, _Tap(self.take), *([Delay(late, nth=1, direction="outbound")] if late else []))
 
     def run(self, *arguments: str, seconds: float = 30.0) -> subprocess.CompletedProcess[bytes]:
         """Run the CLI with these arguments and no input; raise `Failed` if it does not end."""
@@ -163,7 +163,7 @@ class CLICheck(NamedTuple):
 
 CLI_CHECKS: list[CLICheck] = []
 # If one prompt gets no answer, further ones are not tried.
-_NEEDS = {"one-shot": ("plain_answer",), "session": ("conversation",), "control": ("conversation",)}
+_NEEDS = {"one-shot": ("plain_answer",)} | dict.fromkeys(("session", "approvals", "control"), ("conversation",))
 
 
 def cli_check(group: str, behaviour: str, *, required: bool = True) -> Callable[[Any], Any]:

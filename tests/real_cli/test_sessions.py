@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from hackamore import Session
 from hackamore._engine.protocol.states.session import SessionActivity, SessionState, TurnState
 from hackamore.errors import ControlRejectedError, OptionsError, SessionClosedError, TurnCancelledError
 from hackamore.hooks import HookMatcher, HookOutput
 from hackamore.messages import UserMessage
 from hackamore.permissions import AddRules, Allow, Deny, PermissionRule
 from hackamore.sync import Session as BlockingSession
-from hackamore.testing import Repeat, Reply, ScriptedModel, ToolCall
+from hackamore.testing import Repeat, Reply, ScriptedModel, ToolCall, with_faults
+from hackamore.testing.faults.flow import FrameStage, Selection, frame_name
 from hackamore.tools import Image, tool, tool_server
 from tests.contract import shows
 from tests.support.leaks import alive
 from tests.support.operations import operations
 from tests.support.patience import patience
-from tests.support.talking import Running, each, first, got, raised, texts
+from tests.support.talking import Held, Running, each, first, got, raised, texts, until
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from random import Random
+
     from tests.conftest import RealCLI
     from tests.real_cli.conftest import Driving
     from tests.support.shell import Shell
@@ -132,20 +138,76 @@ def test_a_turn_is_interrupted_alone(shell: Shell, driving: Driving) -> None:
                 while (await first(one)).type != "stream_event":
                     pass
                 two, three = await got(session.send("two")), await got(session.send("three"))
-                await got(two.interrupt())
+                assert await got(two.interrupt())
                 assert (one.state, three.state) == (TurnState.STARTED, TurnState.QUEUED)
                 await raised(lambda: two.result(), TurnCancelledError)
-                await got(one.interrupt())
+                assert await got(one.interrupt())
                 await got(one.result())
                 assert one.state is TurnState.INTERRUPTED
                 assert await texts(three) == ["Third."]
                 for turn in (one, two, three):
-                    await got(turn.interrupt())  # it is over: nothing happens
+                    assert await got(turn.interrupt()) is False  # it is over: nothing happens
                 assert [turn.state for turn in (one, two, three)] == [
                     TurnState.INTERRUPTED,
                     TurnState.INTERRUPTED,
                     TurnState.COMPLETED,
                 ]
+
+    shell.play(scenario)
+
+
+class ResultsAreLate:
+    """A fault: the first result, and all that follows it, arrives with the next answer of the CLI to a control request."""
+
+    direction: Literal["inbound"] = "inbound"
+
+    def stage(self, random: Random, note: Callable[[str], object]) -> FrameStage:
+        return _Late()
+
+
+class _Late(FrameStage):
+    def __init__(self) -> None:
+        super().__init__(Selection(None, None))
+        self._kept: list[bytes] = []
+        self._answered = False
+
+    def chosen(self, frame: bytes) -> Iterable[bytes]:
+        name = frame_name(json.loads(frame))
+        if self._answered or not (self._kept or name.startswith("result")):
+            return [frame]
+        self._kept.append(frame)
+        self._answered = name.startswith("control_response")
+        return self.held() if self._answered else []
+
+    def held(self) -> Iterable[bytes]:
+        kept, self._kept = self._kept, []
+        return kept
+
+
+@shows("control.operations.interrupt-turn")
+def test_an_interrupt_of_a_turn_whose_result_is_on_its_way_spares_the_next_one(shell: Shell, driving: Driving) -> None:
+    began, read = threading.Event(), threading.Event()
+
+    def second(_: Any) -> Reply:
+        began.set()
+        assert read.wait(patience(60))
+        return Reply("Two.")
+
+    async def scenario() -> None:
+        kind = BlockingSession if shell.blocking else Session
+        with ScriptedModel("One.", second) as model:
+            try:
+                late = with_faults(None, ResultsAreLate())
+                async with Held(kind(driving(model), transport=late)) as session:
+                    one, two = await got(session.send("one")), await got(session.send("two"))
+                    await until(shell, began.is_set)  # the CLI works on the second prompt
+                    assert one.state is TurnState.STARTED, "its result has not arrived"
+                    assert await got(one.interrupt()) is False
+                    read.set()
+                    assert (await texts(one), await texts(two)) == (["One."], ["Two."])
+                    assert (one.state, two.state) == (TurnState.COMPLETED, TurnState.COMPLETED)
+            finally:
+                read.set()
 
     shell.play(scenario)
 

@@ -377,14 +377,17 @@ class Turn(TurnBase):
             if text := deltas.of(message):
                 yield text
 
-    async def interrupt(self, *, timeout: float | None = None) -> None:
+    async def interrupt(self, *, timeout: float | None = None) -> bool:
         """Interrupt this turn, or cancel its prompt if the CLI has not begun it. Other turns continue.
 
-        The turn ends as `interrupted`, usually with a result. Does nothing if the turn is over. Prompts that the CLI answers together
-        are interrupted together.
+        The turn ends as `interrupted`, usually with a result. Does nothing if the turn is over, also if its result is still on its way.
+        Prompts that the CLI answers together are interrupted together. An old CLI interrupts the turn that runs when it reads the request.
 
         Args:
             timeout: seconds to wait for each answer of the CLI; None for `Timeouts.control`.
+
+        Returns:
+            True if the turn was interrupted, or its prompt cancelled. False if it was over.
 
         Raises:
             ControlError: the CLI refused the request, or did not answer in time.
@@ -394,15 +397,19 @@ class Turn(TurnBase):
             ::
 
                 turn = await session.send("Write a long story.")
-                await turn.interrupt()
+                if await turn.interrupt():
+                    print("stopped")
         """
         with short_traceback:
             if self.state is TurnState.QUEUED:
-                answer = await self._session.cancel_async_message(self.id, timeout=timeout)
-                if answer.cancelled:  # else the CLI has begun it meanwhile
-                    return
-            if not self.state.over:
-                await self._session.interrupt(timeout=timeout)
+                cancelled = await self._session.cancel_async_message(self.id, timeout=timeout)
+                if cancelled.cancelled:  # else the CLI has begun it meanwhile
+                    return True
+            if self.state.over:
+                return False
+            # With its name: the CLI may be a turn further than its output that was read.
+            answer = await self._session.request("interrupt", timeout=timeout, for_user_message_uuids=[self.id])
+            return bool(answer.data.get("turn", "stopped") == "stopped")
 
     def _with_partial(self, error: HackamoreError) -> HackamoreError:
         return error.add_partial(self._progress.recent.partial(error.session_id or self._session.session_id))

@@ -278,13 +278,18 @@ class Controls(Part):
 
     def _interrupt(self, request_id: str, request: dict[str, Any]) -> None:
         running, host = self.turn.running, self.host
+        named, word = request.get("for_user_message_uuids"), {}
+        if isinstance(named, list) and request.get("cancel_queued") is not True:
+            current = {*self.turn.uuids, *self.turn.joined}
+            word["turn"] = "spared" if current.isdisjoint(named) and current else "stopped" if running else "idle"
+            running = word["turn"] == "stopped"
         asked = running and self.host.asks_permission
         if running:
             self.host.cancel_all()
         if request.get("cancel_queued") is True:
             host.cancel_prompts(host.prompts)
         queued = [prompt.uuid for prompt in host.prompts if prompt.uuid is not None]
-        self.host.respond(request_id, {"still_queued": queued})
+        self.host.respond(request_id, {"still_queued": queued, **word})
         if asked:
             host.report_state("running")
         if running:

@@ -2,8 +2,9 @@
 
 TALKER_HOME is the folder of the transcripts. A prompt is answered with JSON: the prompts of this session so far, its id, the pid, the
 model, the mode and TALKER_NAME. A prompt that begins with `!` is a command: `die`, `die-first` (before it is kept), `hang`, `background`,
-`clear`, `probe` (ask for a permission, call hooks and tools). A session that two processes answer at the same time is logged as `overlap`.
-`--session-id` of a session with a transcript is refused, and so is `--resume` of one without, as by the real CLI.
+`clear`, `probe` (ask for a permission, call hooks and tools; with `dialogs` at its end show dialogs). A session that two processes answer
+at the same time is logged as `overlap`. `--session-id` of a session with a transcript is refused, and so is `--resume` of one without, as
+by the real CLI.
 """
 
 from __future__ import annotations
@@ -98,6 +99,9 @@ def probe(text: str) -> dict[str, Any]:
         for callback in matcher["hookCallbackIds"]:
             request = {"subtype": "hook_callback", "callback_id": callback, "input": values, "tool_use_id": "toolu_1"}
             found["hook"] = ask(f"h{len(asked)}", request)
+    for kind in ("elicitation", "request_user_dialog") if text.endswith("dialogs") else ():
+        fields = {"mcp_server_name": "s", "message": "?", "dialog_kind": "k", "payload": {}}
+        found[kind] = ask(f"d{len(asked)}", {"subtype": kind, **fields})
     for server in known.get("sdkMcpServers", []):
         hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
         calls = [("initialize", hello), ("tools/call", {"name": "whose", "arguments": {"text": text}})]

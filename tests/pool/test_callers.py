@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import contextvars
+import gc
+import logging
+import threading
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +15,24 @@ import pytest
 
 import hackamore
 import hackamore.sync
-from hackamore import Allow, HookMatcher, Options, PermissionRequest, PoolTimeoutError, ToolContext, tool
+from hackamore import (
+    Allow,
+    ElicitationRequest,
+    HookContext,
+    HookMatcher,
+    Options,
+    PermissionRequest,
+    PoolTimeoutError,
+    ToolContext,
+    UserDialogRequest,
+    tool,
+)
 from hackamore.testing import Reply, Script, ScriptedModel, SimulatedCLI, ToolCall
 from tests.contract import shows
 from tests.pool.conftest import MakePool, say
 from tests.support.patience import patience
 from tests.support.shell import Shell
-from tests.support.talking import Held, got, raised
+from tests.support.talking import Held, got, raised, until
 
 if TYPE_CHECKING:
     from tests.conftest import RealCLI
@@ -101,6 +116,102 @@ def test_callbacks_know_who_asks(shell: Shell, pool_of: MakePool, options: Optio
         ]
 
     shell.play(scenario)
+
+
+@shows("pool.callers.known")
+def test_dialogs_know_who_asks(shell: Shell, pool_of: MakePool, options: Options) -> None:
+    seen: list[tuple[str, str | None, Any]] = []
+
+    def elicited(request: ElicitationRequest) -> None:
+        seen.append(("elicitation", request.conversation, request.caller))
+
+    def shown(request: UserDialogRequest) -> None:
+        seen.append(("dialog", request.conversation, request.caller))
+
+    async def scenario() -> None:
+        asked = options.replace(on_elicitation=elicited, on_user_dialog=shown, supported_dialog_kinds=["k"])
+        async with Held(pool_of(options=asked, max_live=1)) as pool:
+            for key, caller in (("a", "ada"), ("b", "bob"), ("a", None)):
+                async with Held(pool.conversation(key, caller=caller)) as session:
+                    await say(session, "!probe dialogs")
+        assert seen == [
+            (kind, *each) for each in (("a", "ada"), ("b", "bob"), ("a", None)) for kind in ("elicitation", "dialog")
+        ]
+
+    shell.play(scenario)
+
+
+class User:
+    """A caller that must not be shown anywhere."""
+
+    def __repr__(self) -> str:
+        return "SECRET-OF-THE-CALLER"
+
+    __str__ = __repr__
+
+
+@shows("pool.callers.released")
+@pytest.mark.parametrize("on_leave", ["interrupt", None])
+def test_the_pool_drops_a_caller_whose_work_is_over(shell: Shell, pool_of: MakePool, on_leave: Any) -> None:
+    async def scenario() -> None:
+        async with Held(pool_of(max_live=1)) as pool:
+            user = User()
+            kept = weakref.ref(user)
+
+            def dropped() -> bool:
+                gc.collect()
+                return kept() is None
+
+            async with Held(pool.conversation("a", caller=user, on_leave=on_leave)) as session:
+                await got(session.send("!hang" if on_leave else "done"))
+            del user, session
+            await until(shell, dropped)
+            assert pool.stats().idle == 1
+
+    shell.play(scenario)
+
+
+@shows("pool.callers.secret")
+def test_a_caller_is_in_no_text_log_or_recording(
+    shell: Shell, pool_of: MakePool, options: Options, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    texts: list[str] = []
+    seen: Seen = []
+
+    def allow(request: PermissionRequest) -> Allow:
+        texts.append(f"{request!r} {request.session!r} {request.data}")
+        raise ValueError("a callback that fails is logged")
+
+    def hook(call: Any, context: Any) -> None:
+        texts.append(f"{context!r} {call!r}")
+
+    @tool(name="whose")
+    def whose(text: str, context: ToolContext) -> str:
+        """Say who asks."""
+        texts.append(repr(context))
+        return "done"
+
+    async def scenario() -> None:
+        asked = asking(options, seen, plain=True).replace(
+            can_use_tool=allow,
+            hooks={"PreToolUse": [HookMatcher("Bash", [hook])]},
+            mcp_servers={"own": [whose]},
+            trace=tmp_path / "trace.jsonl",
+        )
+        async with Held(pool_of(options=asked, max_live=1)) as pool:
+            events = pool.events()
+            check_out = pool.conversation("a", caller=User())
+            async with Held(check_out) as session:
+                await say(session, "!probe")
+                texts.append(f"{pool!r} {check_out!r} {session!r} {session.warnings!r} {pool.stats()!r}")
+            texts.extend([repr(await got(events.next_item())) for _ in range(3)])
+
+    shell.play(scenario)
+    assert len(texts) == 7
+    assert "a callback that fails is logged" in caplog.text
+    shown = [*texts, caplog.text, (tmp_path / "trace.jsonl").read_text()]
+    assert not [text for text in shown if "SECRET" in text]
 
 
 @shows("pool.callers.known", "callbacks.sender")
@@ -248,6 +359,86 @@ def test_on_the_real_cli_a_cancelled_caller_stops_the_model(real_cli: RealCLI) -
                     assert (await (await session.send("Go on.")).result()).text == "Afterwards."
 
     anyio.run(scenario)
+
+
+def pool_on(shell: Shell, real_cli: RealCLI, model: ScriptedModel, **more: Any) -> Any:
+    options = Options(cli_path=real_cli.cli_path, cwd=real_cli.cwd, env=real_cli.env(model), inherit_env=False, **more)
+    kind = hackamore.sync.SessionPool if shell.blocking else hackamore.SessionPool
+    return kind(options, max_live=1, timeout=patience(60))
+
+
+def touch(name: str) -> Reply:
+    return Reply(ToolCall("Bash", {"command": f"touch {name}", "description": "test"}))
+
+
+@shows("pool.callers.leave", "pool.callers.known")
+def test_on_the_real_cli_an_interrupted_turn_leaves_its_process_to_the_next_caller(
+    shell: Shell, real_cli: RealCLI
+) -> None:
+    """The caller leaves at a permission question. The yes to it comes when the next caller has the conversation, and has no effect."""
+    asked, answered = threading.Event(), threading.Event()
+    seen: list[tuple[Any, str | None, Any]] = []
+
+    def allow(request: PermissionRequest) -> Allow:
+        seen.append((request.caller, request.conversation, request.input["command"]))
+        if request.caller == "ada":
+            asked.set()
+            assert answered.wait(patience(60))
+        return Allow()
+
+    async def scenario() -> None:
+        with ScriptedModel(touch("of-ada"), touch("of-bob"), "Done.") as model:
+            try:
+                async with Held(pool_on(shell, real_cli, model, can_use_tool=allow)) as pool:
+                    async with Held(pool.conversation("a", caller="ada", on_leave="interrupt")) as session:
+                        pid = session.pid
+                        await got(session.send("go"))
+                        await until(shell, asked.is_set)
+                    async with Held(pool.conversation("a", caller="bob")) as session:
+                        assert session.pid == pid
+                        answered.set()
+                        assert (await got((await got(session.send("go"))).result())).text == "Done."
+            finally:
+                answered.set()
+        assert seen == [("ada", "a", "touch of-ada"), ("bob", "a", "touch of-bob")]
+        assert [path.name for path in real_cli.cwd.glob("of-*")] == ["of-bob"]
+
+    shell.play(scenario)
+
+
+@shows("pool.callers.known")
+def test_on_the_real_cli_a_caller_that_left_work_behind_is_not_taken_for_the_next_one(
+    shell: Shell, real_cli: RealCLI
+) -> None:
+    """The hook of a change of the model runs without a prompt."""
+    began, read = threading.Event(), threading.Event()
+    seen: list[tuple[str, str | None, Any]] = []
+
+    def hook(event: Any, context: HookContext) -> None:
+        seen.append((event.hook_event_name, context.conversation, context.caller))
+
+    def slow(_: Any) -> Reply:
+        began.set()
+        assert read.wait(patience(60))
+        return Reply("For ada.")
+
+    async def scenario() -> None:
+        hooks = {name: [HookMatcher(None, [hook])] for name in ("Stop", "PreModelSwitch")}
+        with ScriptedModel(slow) as model:
+            try:
+                async with Held(pool_on(shell, real_cli, model, hooks=hooks)) as pool:
+                    async with Held(pool.conversation("a", caller="ada", on_leave="finish")) as session:
+                        await got(session.send("go"))
+                        await until(shell, began.is_set)
+                    async with Held(pool.conversation("a", caller="bob")) as session:
+                        read.set()
+                        await got(session.wait_idle())
+                        await got(session.set_model("claude-sonnet-4-5"))
+            finally:
+                read.set()
+        assert seen == [("Stop", "a", "ada"), ("PreModelSwitch", "a", "bob")]
+
+    shell.play(scenario)
 
 
 def test_bad_arguments_of_a_check_out(shell: Shell, pool_of: MakePool) -> None:

@@ -414,6 +414,29 @@ def test_a_process_that_ignores_its_interrupt_is_stopped() -> None:
     assert again.slot.resumed
 
 
+@shows("pool.callers.leave")
+@pytest.mark.parametrize("ends", [True, False])
+def test_the_next_holder_waits_for_the_end_of_interrupted_turns(ends: bool) -> None:
+    bench = Bench(max_live=1)
+    bench.ask("a")
+    bench.end_all()
+    (slot,) = bench.core.slots.values()
+    bench.give_back(slot, quiet=False, interrupted=True)
+    again = bench.ask("a")
+    assert (again.slot, bench.jobs) == (None, [])
+    if ends:
+        bench.core.turns_over(slot)  # a background command runs on
+        bench.take()
+        assert again.slot is slot
+    else:
+        bench.now += INTERRUPT_SECONDS
+        bench.take()
+        assert bench.kinds() == ["Stop"]
+        bench.end_all()
+        assert again.slot is not None
+        assert again.slot.resumed
+
+
 @shows("pool.limits.affinity")
 def test_a_conversation_that_was_just_returned_is_not_the_first_victim() -> None:
     bench = Bench(warm=1, max_live=2)

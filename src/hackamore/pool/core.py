@@ -219,10 +219,12 @@ class PoolCore:
             said: True if the holder sent a prompt.
             applied: the options that the holder changed, with their values.
             spoiled: True if no other holder may get the process.
-            interrupted: True if its open turns were interrupted: it has `INTERRUPT_SECONDS` to become quiet.
+            interrupted: True if its open turns were interrupted: it has `INTERRUPT_SECONDS` to become quiet, and no other holder before
+                they are over.
         """
         slot.used_at = now
         slot.stop_at = now + INTERRUPT_SECONDS if interrupted else math.inf
+        slot.interrupted = interrupted and not quiet
         slot.said = slot.said or said
         slot.session_id = session_id or slot.session_id
         slot.applied.update(applied)
@@ -291,9 +293,16 @@ class PoolCore:
         self._move(slot, Trigger.DIED)
         self._drop_if_gone(slot)
 
+    def turns_over(self, slot: Slot) -> None:
+        """Let the next holder have a returned session whose interrupted turns are over; background commands may run on."""
+        if slot.interrupted and slot.conv is not None:
+            slot.interrupted = False
+            self._touch(slot.conv)
+
     def quiet(self, slot: Slot) -> None:
         """Mark a returned session as idle, because it has become quiet."""
         if slot.state is State.SETTLING:
+            slot.interrupted = False
             self._move(slot, Trigger.QUIET)
             self._became_idle(slot)
 
@@ -490,7 +499,7 @@ class PoolCore:
             self._callers.crowded("max_live" if reason == "limit" else "memory_limit")
 
     def _serve_from(self, slot: Slot, waiter: Waiter, conv: Conversation, now: float) -> None:
-        if slot.state in (State.SETTLING, State.IDLE, State.RESERVED):
+        if slot.state in (State.SETTLING, State.IDLE, State.RESERVED) and not slot.interrupted:
             if slot.spoiled or not self._fits(slot, waiter):
                 if slot.state is not State.SETTLING:
                     self._hibernate(slot, "settings")

@@ -487,15 +487,17 @@ class PoolRunner:
                 self._watch_rest(slot)
 
     def _watch_rest(self, slot: Slot) -> None:
-        """Report that a returned session is quiet, now or when it is."""
+        """Report that the turns of a returned session are over, and that it is quiet, now or when it is."""
         life = slot.life
         with life.seam.lock:
-            quiet = life.core.connection.conversation.quiet
+            quiet, working = life.core.connection.conversation.quiet, life.core.connection.conversation.working
             if not quiet:
                 life.core.settled.waiters.append(_Note(self, slot))
-        if quiet:
-            with self.seam.lock:
+        with self.seam.lock:
+            if quiet:
                 self.core.quiet(slot)
+            elif not working:
+                self.core.turns_over(slot)
 
     # -- check-out and return ------------------------------------------------------------------------------------------
 
@@ -605,9 +607,8 @@ class PoolRunner:
         with life.seam.lock:
             core = life.core
             quiet, session_id = core.connection.conversation.quiet, core.connection.state.session_id
-            if quiet:
-                core.reached.lend(slot.key, None, None)  # drops the references to the caller and its context
-            elif interrupt:
+            core.reached.lend(slot.key, None, None)  # refers to the caller and its context until their work is over
+            if interrupt and not quiet:
                 core.interrupt_all(cancel_queued=True)
                 life.seam.wake()
             core.audience.dismiss(SessionReturnedError())
@@ -1035,8 +1036,9 @@ class SessionPool(OtherShell):
             caller: any object that says for whom it is, such as the user of the request: `request.caller` in permission requests and
                 dialogs, `context.caller` in hooks and tools. `conversation` beside it is the key.
             on_leave: the fate of turns that are open when the `with` block is left. `interrupt` interrupts them, cancels queued prompts and
-                stops background agents; `finish` lets them continue. None interrupts if the block is left by an exception, such as the
-                cancellation of a request whose client is gone, and else lets them continue.
+                stops background agents; the next holder gets the process when they have ended, or another process after 10 seconds.
+                `finish` lets them continue, also beside the next holder. None interrupts if the block is left by an exception, such as
+                the cancellation of a request whose client is gone, and else lets them continue.
             **differences: options that differ from those of the pool, for this holder only; see `session`.
 
         Returns:

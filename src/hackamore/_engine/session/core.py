@@ -413,6 +413,7 @@ class SessionCore(Generic[A]):
                 self.deadlines.disarm("settle", "")  # keep-alives do not count, and postpone nothing
         if unsettled and not self.deadlines.is_armed("settle", ""):
             self.deadlines.arm("settle", "", SETTLE_SECONDS)
+        self.reached.settle()
         self.audience.pumped()
         if storing is not None and storing.holds:
             return

@@ -170,13 +170,19 @@ class Reached:
         self.now: Reach = holder
         self._conversation = conversation
         self._holder = holder
-        self._senders: dict[str, Reach] = {}
+        self._senders: dict[str, tuple[Reach, Reach]] = {}  # with the holder of that time
+        self._handed_over = False  # the work that runs is of an earlier holder
 
     def lend(self, conversation: str | None, caller: Any, context: contextvars.Context | None) -> None:
-        """Set the caller that has the session from now on. Open work belongs to the caller before."""
+        """Set the caller that has the session from now on. Open work belongs to the caller before, until it is over."""
         self._holder = self._holder.lent(conversation, caller, context)
-        if not self._conversation.at_work:
-            self.now = self._holder
+        self._handed_over = True
+        self.settle()
+
+    def settle(self) -> None:
+        """Forget an earlier holder, and what its reach refers to, once none of its work is left."""
+        if self._handed_over and not self._conversation.at_work:
+            self.now, self._handed_over = self._holder, False
 
     def sender(self, context: contextvars.Context | None) -> Reach:
         """Return the reach of who sends now."""
@@ -184,12 +190,14 @@ class Reached:
 
     def sent(self, turn_id: str, sender: Reach, *, begins: bool) -> None:
         """Keep who has sent a turn; if it begins now, its callbacks reach them."""
-        self._senders[turn_id] = sender
+        self._senders[turn_id] = sender, self._holder
         if begins:
-            self.now = sender
+            self.started(turn_id)
 
     def started(self, turn_id: str) -> None:
-        self.now = self._senders.get(turn_id, self.now)
+        if turn_id in self._senders:
+            self.now, holder = self._senders[turn_id]
+            self._handed_over = holder is not self._holder
 
     def over(self, turn_id: str) -> None:
         self._senders.pop(turn_id, None)

@@ -1116,7 +1116,8 @@ class PoolTimeoutError(PoolError, TimeoutError):
         starting: processes that were not ready yet.
         leaving: processes that were being stopped, to make room.
         cause: the obstacle: `held` (the conversation has a holder), `elsewhere` (another program runs it), `registry` (the registry has
-            not answered), `starting` or `leaving` (its process starts or ends), `full` (there was no place for a process).
+            not answered), `starting` or `leaving` (its process starts or ends, or its interrupted turn does), `full` (there was no place
+            for a process).
         holder: the process of another pool that had the conversation; None if there was none, or it is not known.
 
     Args:
@@ -1162,7 +1163,7 @@ _POOL_CAUSES = {
     "elsewhere": ("another program runs it", "Return it there, raise `timeout`"),
     "registry": ("the registry did not answer", "Check the registry, raise `timeout`"),
     "starting": ("its process was still starting", "Raise `timeout` or `max_starting`"),
-    "leaving": ("its process was still ending", "Raise `timeout`"),
+    "leaving": ("its process, or its interrupted turn, was still ending", "Raise `timeout`"),
     "full": ("there was no place for another process", "Return sessions sooner, raise `max_live` or `timeout`"),
     "slow": (
         "processes for callers before it were starting or ending",

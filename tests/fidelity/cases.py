@@ -36,6 +36,7 @@ from tests.fidelity.hosts import (
     held,
     hooks,
     interrupt_and_talk,
+    interrupt_by_name,
     interrupt_own_tool,
     interrupt_question,
     interrupt_text,
@@ -437,6 +438,12 @@ CASES: list[Case] = [
         lambda s, f: s.user("go").interrupted(after="I will").user("again").says("Here."),
         {"include_partial_messages": True},
         does=interrupt_text,
+    ),
+    Case(
+        "interrupted by the names of turns",
+        lambda s, f: s.user("go").interrupted(after="I will").user("again").says("Here."),
+        {"include_partial_messages": True},
+        does=interrupt_by_name,
     ),
     Case(
         "interrupted during a tool",

@@ -43,6 +43,7 @@ CONTROLS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("rename_session", {"title": "A test"}),
     ("mcp_status", {}),
     ("interrupt", {}),
+    ("interrupt", {"for_user_message_uuids": ["00000000-0000-4000-8000-000000000000"]}),
 )
 
 ACCEPTS = 1

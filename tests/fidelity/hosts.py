@@ -216,6 +216,20 @@ def interrupt_text(host: Host) -> None:
     host.session.send("again").result()
 
 
+def interrupt_by_name(host: Host) -> None:
+    """Name another turn, the one that runs, the one that is over, and another one when none runs."""
+    turn = host.session.send("go")
+    next(message for message in turn if message.type == "stream_event" and "delta" in message.event)
+    other = "00000000-0000-4000-8000-000000000000"
+    for name in (other, turn.id):
+        host.session.request("interrupt", for_user_message_uuids=[name])
+    turn.result()
+    host.session.wait_idle()
+    for name in (turn.id, other):
+        host.session.request("interrupt", for_user_message_uuids=[name])
+    host.session.send("again").result()
+
+
 def interrupt_question(host: Host) -> None:
     turn = host.session.send("go")
     assert host.asked.wait(patience(20))

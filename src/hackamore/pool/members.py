@@ -147,7 +147,7 @@ class Waiter:
         """The reason why it still waits; `PoolTimeoutError.cause` lists them."""
         slot = self.started if self.conv is None else self.conv.slot
         if slot is not None:
-            return _OBSTACLES.get(slot.state, "held")
+            return "leaving" if slot.interrupted else _OBSTACLES.get(slot.state, "held")
         if self.conv is None or self.conv.lease in HELD:
             return "full"
         return "registry" if self.conv.working and self.conv.holder is None else "elsewhere"

@@ -273,6 +273,20 @@ def _interrupt(bench: Bench) -> None:
         expect(again.result == "Afterwards.", f"the next turn ended in {again!r}")
 
 
+@cli_check("session", "an interrupt that names a turn spares another one", required=False)
+def _named_interrupt(bench: Bench) -> None:
+    with (
+        ScriptedModel(Reply("x" * 5_000, chunk=10, delay=0.05)) as model,
+        bench.session(model, include_partial_messages=True) as session,
+    ):
+        turn = session.send("Go")
+        next(message for message in turn if isinstance(message, StreamEvent))
+        names = ("00000000-0000-4000-8000-000000000000", turn.id)
+        answers = [session.request("interrupt", for_user_message_uuids=[name]).data.get("turn") for name in names]
+        expect(answers == ["spared", "stopped"], f"the answers to interrupts of another and of this turn: {answers}")
+        expect(turn.result().is_error, "the turn that was named was not interrupted")
+
+
 @cli_check("session", "a background task outlives its result, is listed, and its end starts a turn", required=False)
 def _background(bench: Bench) -> None:
     mark = bench.project / "go"

@@ -1244,13 +1244,16 @@ class ApprovalError(HackamoreError):
     Args:
         message: the text of the error.
         request: the request, if there is one.
+        unknown: True if there is no such request that the person may see.
 
     Attributes:
         request: the `hackamore.approvals.ApprovalRequest` as it is; `answered_by` of it says who was first. None if the database failed.
+        unknown: True if there is no such request that the person may see.
     """
 
-    def __init__(self, message: str, *, request: Any = None) -> None:
+    def __init__(self, message: str, *, request: Any = None, unknown: bool = False) -> None:
         self.request: Any = request
+        self.unknown: bool = unknown
         super().__init__(message)
 
 

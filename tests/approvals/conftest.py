@@ -68,3 +68,35 @@ def backend(request: pytest.FixtureRequest) -> str:
     """Return the name of an event loop."""
     name: str = request.param
     return name
+"""Fixtures of tests of approvals: the shells, the real CLI, a browser, and callbacks that wait."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hackamore import Approvals
+from tests.approvals.pages import Asking
+from tests.real_cli.conftest import driving, leaves_nothing, shell
+from tests.traces.conftest import browser, open_page
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+__all__ = ["browser", "driving", "leaves_nothing", "open_page", "shell"]
+
+
+@pytest.fixture
+def approvals(tmp_path: Path) -> Iterator[Approvals]:
+    with closing(Approvals(tmp_path / "approvals.db")) as approvals:
+        yield approvals
+
+
+@pytest.fixture
+def asking(approvals: Approvals) -> Iterator[Asking]:
+    """Callbacks of requests that wait, in a database that other programs open too."""
+    with closing(Asking(approvals)) as asking:
+        yield asking

@@ -72,10 +72,10 @@ OpenPage = Callable[..., Opened]
 
 @pytest.fixture
 def open_page(browser: Browser, tmp_path: Path) -> Iterator[OpenPage]:
-    """Return a function that opens the page of a trace, or an address, in a new profile."""
+    """Return a function that opens the page of a trace, or an address, in a new profile; it may load what begins with `allowed`."""
     contexts = []
 
-    def opened(source: Path | str, where: str = "", *, wide: bool = True, **context: Any) -> Opened:
+    def opened(source: Path | str, where: str = "", *, wide: bool = True, allowed: str = "", **context: Any) -> Opened:
         viewport = {"width": 1440, "height": 900} if wide else {"width": 390, "height": 844}
         contexts.append(browser.new_context(viewport=viewport, **context))  # type: ignore[arg-type]
         page = contexts[-1].new_page()
@@ -85,9 +85,9 @@ def open_page(browser: Browser, tmp_path: Path) -> Iterator[OpenPage]:
             path = tmp_path / "page.html"
             write_page(path, read_trace(source))
             address = path.as_uri()
-            allowed = address
         else:
-            address = allowed = source
+            address = source
+        allowed = allowed or address
 
         def route(route: Route) -> None:
             if route.request.url.partition("#")[0].startswith(allowed):

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from hackamore.runtime import loopback
 from hackamore.traces import serve
 from hackamore.traces.reading import GrowingTrace, read_trace
 from hackamore.traces.serve import PageServer
@@ -262,7 +263,7 @@ def test_connections_without_a_request_make_room_for_others(served: Served) -> N
 
 @shows("traces.slow-clients")
 def test_a_client_that_sends_byte_after_byte_is_cut_off(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serve, "REQUEST_SECONDS", 0.5)
+    monkeypatch.setattr(loopback, "REQUEST_SECONDS", 0.5)
     with PageServer(GrowingTrace(path)) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()

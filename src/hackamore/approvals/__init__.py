@@ -1,6 +1,7 @@
 """Approvals: requests that a person answers now or tomorrow, from any process. `hackamore.Approvals` is the option `approvals`."""
 
+from hackamore.approvals.app import approvals_app
 from hackamore.approvals.approvals import Approvals, Continuation
 from hackamore.approvals.requests import ApprovalRequest
 
-__all__ = ["ApprovalRequest", "Approvals", "Continuation"]
+__all__ = ["ApprovalRequest", "Approvals", "Continuation", "approvals_app"]

@@ -829,7 +829,7 @@ def _stops(session: Any) -> bool:
 def _unknown(name: object) -> ApprovalError:
     shown = escape_terminal(repr(name), 200)
     return ApprovalError(
-        f"There is no request {shown} that you may see. `hackamore approvals list` shows those that wait."
+        f"There is no request {shown} that you may see. `hackamore approvals list` shows those that wait.", unknown=True
     )
 
 

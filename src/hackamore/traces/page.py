@@ -13,12 +13,12 @@ import json
 import zlib
 from collections.abc import Iterable
 from functools import cache
-from importlib.resources import files
 from string import Template
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from hackamore.runtime.pages import asset, security_headers
 from hackamore.storage.files import write_file
 from hackamore.traces.items import LEVEL
 
@@ -28,13 +28,17 @@ if TYPE_CHECKING:
 
     from hackamore.traces.reading import Trace
 
-SCRIPTS = ("text.js", "data.js", "list.js", "lanes.js", "panel.js", "main.js")
+SCRIPTS = ("data.js", "list.js", "lanes.js", "panel.js", "main.js")
 
 
 @cache
-def _asset(*names: str) -> str:
-    folder = files("hackamore.traces") / "assets"
-    return "\n".join((folder / name).read_text(encoding="utf-8") for name in names)
+def _script() -> str:
+    return "\n".join((asset("hackamore.runtime", "text.js"), asset("hackamore.traces", *SCRIPTS)))
+
+
+@cache
+def _style() -> str:
+    return "\n".join((asset("hackamore.runtime", "base.css"), asset("hackamore.traces", "page.css")))
 
 
 def _hash(text: str) -> str:
@@ -46,8 +50,8 @@ def _policy(*, live: bool) -> str:
     return "; ".join(
         (
             "default-src 'none'",
-            f"script-src {_hash(_asset(*SCRIPTS))}",
-            f"style-src {_hash(_asset('page.css'))}",
+            f"script-src {_hash(_script())}",
+            f"style-src {_hash(_style())}",
             "connect-src 'self'" if live else "connect-src 'none'",
             "base-uri 'none'",
             "form-action 'none'",
@@ -59,15 +63,7 @@ def _policy(*, live: bool) -> str:
 
 def page_headers() -> dict[str, str]:
     """Return the HTTP headers of a page."""
-    return {
-        "Content-Security-Policy": f"{_policy(live=True)}; frame-ancestors 'none'",
-        "Cross-Origin-Opener-Policy": "same-origin",
-        "Cross-Origin-Resource-Policy": "same-origin",
-        "Referrer-Policy": "no-referrer",
-        "X-Content-Type-Options": "nosniff",
-        "X-Frame-Options": "DENY",
-        "Cache-Control": "no-store",
-    }
+    return security_headers(_policy(live=True))
 
 
 def index_of(trace: Trace) -> dict[str, Any]:
@@ -90,12 +86,12 @@ def index_of(trace: Trace) -> dict[str, Any]:
 def page_pieces(trace: Trace | None, title: str, *, live: bool = False) -> Iterator[bytes]:
     """Return the page in pieces; without a trace, or with `live`, it is a page that asks its server."""
     marker = "\0data\0"
-    page = Template(_asset("page.html")).substitute(
+    page = Template(asset("hackamore.traces", "page.html")).substitute(
         csp=html.escape(_policy(live=live), quote=True),
         title=html.escape(title),
-        style=_asset("page.css"),
+        style=_style(),
         config=json.dumps({"live": live}),
-        script=_asset(*SCRIPTS),
+        script=_script(),
         data=marker,
     )
     head, _, tail = page.partition(marker)

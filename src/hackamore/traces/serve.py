@@ -1,41 +1,30 @@
 """Serves the page of a trace that still grows, on the loopback interface.
 
 The address has a random token, which every request must have. The `Host` header must name the loopback address, so that a web page that
-points a name of its own at 127.0.0.1 reaches nothing. Requests from other origins are refused. Answers, connections and times are limited:
-a client that sends slowly loses its connection when another one needs it, and in any case after a while.
+points a name of its own at 127.0.0.1 reaches nothing. Requests from other origins are refused. Answers are limited.
 """
 
 from __future__ import annotations
 
 import hmac
 import secrets
-import socket
-import sys
 import threading
-import time
-from contextlib import suppress
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from io import BufferedReader
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
-from hackamore.runtime.log import logger
+from hackamore.runtime.loopback import LoopbackHandler, LoopbackServer
+from hackamore.runtime.pages import OWN_SITE, refusal
 from hackamore.traces.page import index_of, page_headers, page_pieces
 from hackamore.traces.reading import GrowingTrace
 
 if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
-
     from hackamore.traces.reading import Trace
 
 _MOST_ITEMS = 5_000
 _MOST_LINES = 50_000
-_MOST_CONNECTIONS = 16
-REQUEST_SECONDS = 10.0
-"""How long a whole request may take to arrive, and an answer to be taken."""
 
 
 class Live:
@@ -117,7 +106,7 @@ class Live:
             return self._source.trace.builder.lines.chunk(number)
 
 
-class PageServer(ThreadingHTTPServer):
+class PageServer(LoopbackServer):
     """Serves one page.
 
     Args:
@@ -131,105 +120,33 @@ class PageServer(ThreadingHTTPServer):
         url: the address, with its token.
     """
 
-    daemon_threads = True
-    request_queue_size = _MOST_CONNECTIONS
-    allow_reuse_address = True
-
     def __init__(self, source: GrowingTrace | Trace, port: int = 0) -> None:
-        super().__init__(("127.0.0.1", port), _Handler)
+        super().__init__(_Handler, port)
         grows = isinstance(source, GrowingTrace)
         trace = source.trace if isinstance(source, GrowingTrace) else source
         self.live: Live | None = Live(source) if isinstance(source, GrowingTrace) else None
         self.page: bytes = b"".join(page_pieces(None if grows else trace, trace.title, live=grows))
         self.token: str = secrets.token_urlsafe(24)
-        self.port: int = int(self.server_address[1])
         self.url: str = f"http://127.0.0.1:{self.port}/{self.token}/"
-        self._lock = threading.Lock()
-        self._open: dict[socket.socket, bool] = {}  # the connections, and whether they have sent a whole request
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Handle a connection in a thread. If there are too many, close the oldest one without a request, or this one."""
-        with self._lock:
-            closed: Any = None
-            if len(self._open) >= _MOST_CONNECTIONS:
-                closed = next((one for one, asked in self._open.items() if not asked), request)
-                self._open.pop(closed, None)
-                with suppress(OSError):
-                    closed.shutdown(socket.SHUT_RDWR)  # its thread ends
-            if closed is not request:
-                self._open[request] = False
-        if closed is request:
-            self.shutdown_request(request)
-        else:
-            super().process_request(request, client_address)
-
-    def asked(self, connection: socket.socket) -> None:
-        """Mark a connection that has sent a whole request."""
-        with self._lock:
-            if connection in self._open:
-                self._open[connection] = True
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Handle a connection."""
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            with self._lock:
-                self._open.pop(request, None)
-
-    def handle_error(self, request: socket.socket | tuple[bytes, socket.socket], client_address: Any) -> None:
-        """Log an error of a request. Those of the connection are none: a browser that went away."""
-        error = sys.exception()
-        if not isinstance(error, OSError):
-            logger.error("a request for the trace page failed: %s", type(error).__name__, exc_info=error)
 
 
-class _Arriving(socket.SocketIO):
-    """The bytes that a connection sends, for a limited time altogether: a timeout of a socket begins again with each byte."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        super().__init__(connection, "r")
-        self._connection = connection
-        self._until = time.monotonic() + REQUEST_SECONDS
-
-    def readinto(self, buffer: WriteableBuffer) -> int | None:
-        self._connection.settimeout(max(0.001, self._until - time.monotonic()))
-        return super().readinto(buffer)
-
-
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(LoopbackHandler):
     server: PageServer
-    server_version = "hackamore"
-    sys_version = ""
 
-    def setup(self) -> None:
-        """Read with a limit of time."""
-        super().setup()
-        self.rfile.close()
-        self.rfile = BufferedReader(_Arriving(self.connection))
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name of the base class
-        """Log nothing: the token is part of each request."""
-
-    def do_GET(self) -> None:
-        self.server.asked(self.connection)
-        self.connection.settimeout(REQUEST_SECONDS)
-        port = self.server.port
-        allowed = {f"127.0.0.1:{port}", f"localhost:{port}"}
+    def do_GET(self) -> None:  # noqa: N802 - the name of the base class
+        self.arrived()
+        hosts = self.server.hosts
         try:
             parts = urlsplit(self.path)
             given = parse_qs(parts.query, max_num_fields=8)
         except ValueError:
             self._refuse(HTTPStatus.BAD_REQUEST, "The target of the request is not a URL of this server.")
             return
-        named = self.headers.get_all("Host", [])
-        if named not in [[host] for host in allowed] or parts.netloc not in {"", *allowed}:
-            self._refuse(HTTPStatus.MISDIRECTED_REQUEST, "The Host header must name the loopback address.")
-            return
-        origin = self.headers.get("Origin")
-        site = self.headers.get("Sec-Fetch-Site", "none")
-        if (origin is not None and origin not in {f"http://{host}" for host in allowed}) or site == "cross-site":
-            self._refuse(HTTPStatus.FORBIDDEN, "Requests of other sites are refused.")
+        named = self.headers.get_all("Host", []) if parts.netloc in {"", *hosts} else []
+        origin, site = self.headers.get("Origin"), self.headers.get("Sec-Fetch-Site", "none")
+        refused = refusal(named, hosts, origin, self.server.origins, site=site, sites=(*OWN_SITE, "same-site"))
+        if refused is not None:
+            self._refuse(*refused)
             return
         token, *rest = parts.path.removeprefix("/").split("/", 2)
         if not hmac.compare_digest(token.encode("utf-8", "replace"), self.server.token.encode()):
@@ -255,13 +172,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(f"{text}\n".encode(), "text/plain; charset=utf-8", status)
 
     def _send(self, body: bytes, kind: str, status: HTTPStatus = HTTPStatus.OK) -> None:
-        self.send_response(status)
-        for name, value in page_headers().items():
-            self.send_header(name, value)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        self.send(status, body, {**page_headers(), "Content-Type": kind, "Content-Length": str(len(body))})
 
 
 def _number(given: dict[str, list[str]], name: str) -> int:

@@ -1,7 +1,6 @@
 // The details of an item, a line, or the reason why a session stopped.
 
 const EDITS = new Set(["Edit", "Write", "MultiEdit", "NotebookEdit"]);
-const DIFF_ROWS = 1500;
 
 class Panel {
   constructor(data, go) {
@@ -149,42 +148,25 @@ class Panel {
   edit(input, extra) {
     const path = input.file_path ?? input.notebook_path ?? "";
     const hunks = Array.isArray(extra?.structuredPatch) && extra.structuredPatch.length ? extra.structuredPatch : null;
-    const box = el("div", { class: "diff", role: "region", tabIndex: 0, "aria-label": "Changes" });
-    let rows = 0;
-    let hidden = 0;
-    const counts = { "+": 0, "-": 0 };
-    const row = (sign, text, before, after) => {
-      if (sign !== " ") counts[sign] = (counts[sign] ?? 0) + 1;
-      if (rows++ >= DIFF_ROWS) return void hidden++;
-      const cell = el("code", {});
-      appendText(cell, text.length > 5000 ? `${text.slice(0, 5000)} … ${bytes(text.length)}` : text);
-      box.append(el("div", { class: sign === "+" ? "add" : sign === "-" ? "del" : "same" },
-        el("span", { class: "no", textContent: before ?? "" }), el("span", { class: "no", textContent: after ?? "" }),
-        el("span", { class: "sign", textContent: sign === " " ? "" : sign }), cell));
-    };
-    const part = (text) => box.append(el("div", { class: "hunk", textContent: plain(text) }));
+    const changes = new Changes("the raw frames");
     if (hunks) {
       for (const hunk of hunks) {
-        part(`@@ -${hunk.oldStart},${hunk.oldLines} +${hunk.newStart},${hunk.newLines} @@`);
+        changes.part(`@@ -${hunk.oldStart},${hunk.oldLines} +${hunk.newStart},${hunk.newLines} @@`);
         let [before, after] = [hunk.oldStart, hunk.newStart];
         for (const line of hunk.lines ?? []) {
           const sign = line[0] === "+" || line[0] === "-" ? line[0] : " ";
-          row(sign, String(line).slice(1), sign === "+" ? "" : before++, sign === "-" ? "" : after++);
+          changes.row(sign, String(line).slice(1), sign === "+" ? "" : before++, sign === "-" ? "" : after++);
         }
       }
     } else {
       const edits = Array.isArray(input.edits) ? input.edits : [input];
       for (const [place, edit] of edits.entries()) {
-        if (edits.length > 1) part(`edit ${place + 1} of ${edits.length}`);
+        if (edits.length > 1) changes.part(`edit ${place + 1} of ${edits.length}`);
         const before = String(extra?.originalFile && input.content !== undefined ? extra.originalFile : edit?.old_string ?? "");
-        const after = String(edit?.new_string ?? edit?.content ?? edit?.new_source ?? "");
-        const lines = before === "" ? after.split("\n").map((line) => ["+", line]) : diffLines(before, after);
-        let number = 1;
-        for (const [sign, text] of lines) row(sign, text, "", before === "" ? number++ : "");
+        changes.add(before, String(edit?.new_string ?? edit?.content ?? edit?.new_source ?? ""));
       }
     }
-    if (hidden) part(`${hidden} more lines are in the raw frames`);
-    this.section("Changes", el("p", { class: "quiet path", textContent: `${plain(path)}  +${counts["+"]} −${counts["-"]}` }), box);
+    this.section("Changes", ...changes.finished(path));
   }
 
   content(title, content, kind = "") {
@@ -346,10 +328,6 @@ const DIRECTIONS = { out: "to the CLI", in: "from the CLI", other: "note" };
 function described(item) {
   const words = `${item.name} ${item.title || item.outcome}`.trim();
   return words.startsWith(item.kind) ? words : `${item.kind} ${words}`;
-}
-
-function pretty(value) {
-  return typeof value === "string" ? value : JSON.stringify(value, null, 2) ?? "";
 }
 
 async function copyText(text, button) {

@@ -1,4 +1,4 @@
-// Everything that a trace holds is data: it reaches the page through textContent only.
+// Everything that models, servers and the CLI wrote is data: it reaches a page through textContent only.
 "use strict";
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -148,4 +148,45 @@ function diffLines(before, after) {
   }
   const same = (lines) => lines.map((line) => [" ", line]);
   return [...same(a.slice(Math.max(0, head - 3), head)), ...middle, ...same(b.slice(b.length - tail, b.length - tail + 3))];
+}
+
+function pretty(value) {
+  return typeof value === "string" ? value : JSON.stringify(value, null, 2) ?? "";
+}
+
+const DIFF_ROWS = 1500;
+
+/** The lines of a change, in a box. */
+class Changes {
+  constructor(rest) {
+    this.rest = rest;
+    this.box = el("div", { class: "diff", role: "region", tabIndex: 0, "aria-label": "Changes" });
+    this.rows = 0;
+    this.counts = { "+": 0, "-": 0, " ": 0 };
+  }
+
+  row(sign, text, before, after) {
+    this.counts[sign] += 1;
+    if (this.rows++ >= DIFF_ROWS) return;
+    const cell = el("code", {});
+    appendText(cell, text.length > 5000 ? `${text.slice(0, 5000)} … ${bytes(text.length)}` : text);
+    this.box.append(el("div", { class: sign === "+" ? "add" : sign === "-" ? "del" : "same" },
+      el("span", { class: "no", textContent: before ?? "" }), el("span", { class: "no", textContent: after ?? "" }),
+      el("span", { class: "sign", textContent: sign === " " ? "" : sign }), cell));
+  }
+
+  part(text) {
+    this.box.append(el("div", { class: "hunk", textContent: plain(text) }));
+  }
+
+  add(before, after) {
+    const lines = before === "" ? after.split("\n").map((line) => ["+", line]) : diffLines(before, after);
+    let number = 1;
+    for (const [sign, text] of lines) this.row(sign, text, "", before === "" ? number++ : "");
+  }
+
+  finished(title) {
+    if (this.rows > DIFF_ROWS) this.part(`${this.rows - DIFF_ROWS} more lines are in ${this.rest}`);
+    return [el("p", { class: "quiet path", textContent: `${plain(title)}  +${this.counts["+"]} −${this.counts["-"]}` }), this.box];
+  }
 }

@@ -3,5 +3,7 @@
 from hackamore.approvals.app import approvals_app
 from hackamore.approvals.approvals import Approvals, Continuation
 from hackamore.approvals.requests import ApprovalRequest
+from hackamore.approvals.webhooks import Webhook
 
 __all__ = ["ApprovalRequest", "Approvals", "Continuation", "approvals_app"]
+__all__ = ["ApprovalRequest", "Approvals", "Continuation", "Webhook"]

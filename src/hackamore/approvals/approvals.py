@@ -25,6 +25,7 @@ import anyio.to_thread
 import msgspec
 from anyio.lowlevel import RunVar
 
+from hackamore.approvals.delivering import Courier, announce, named
 from hackamore.approvals.fingerprints import fingerprint
 from hackamore.approvals.requests import (
     COLUMNS,
@@ -215,20 +216,43 @@ class Approvals:
         self._hold = checked_timeout(hold)
         self._approvers = approvers
         self._tags = tags
-        self._notify = tuple(notify)
+        self._notify = named(notify)
         self._remind = checked_timeout(remind)
         self._waits: set[_Wait] = set()
         self._reading = threading.Lock()
         self._pending: frozenset[str] = frozenset()  # the requests without an answer, at `_looked`
         self._looked = float("-inf")
         self._store: Store = open_store(KIND, place)
+        self._courier = Courier(self._store, self._notify, self._settle)
 
     def __repr__(self) -> str:
         return f"Approvals({self._store.title!r})"
 
     def close(self) -> None:
-        """Close the database; the next call opens it again."""
+        """Send what is due to notifiers, for a few seconds at most, and close the database; the next call opens it again."""
+        courier, self._courier = self._courier, Courier(self._store, self._notify, self._settle)
+        courier.close()
         self._store.close()
+
+    def deliver(self, seconds: float | None = None) -> int:
+        """Send announcements to the notifiers that this object has, in the calling thread's time.
+
+        While a callback waits in this process, its announcements are sent without this call. A worker sends those of all processes: also
+        reminders of requests that wait on without a process, and what a receiver did not accept before.
+
+        Args:
+            seconds: for how long; 0 sends what is due now. None sends until another thread calls `close`.
+
+        Returns:
+            The number of messages that notifiers have taken.
+
+        Raises:
+            ApprovalError: the database cannot be used; with other values than 0 this is logged, and tried again.
+        """
+        courier = self._courier
+        before = courier.delivered
+        courier.deliver(seconds)
+        return courier.delivered - before
 
     # -- what any process does -----------------------------------------------------------------------------------------
 
@@ -556,6 +580,16 @@ class Approvals:
                     with suppress(ApprovalError):  # only observers of the session need it
                         request.__dict__["(approval)"] = await self._use(_LAST_SECONDS, self.get, opened.id)
                 return answer
+        with self._courier.working():
+            while True:
+                opened = await run(self._open, call, follows)
+                try:
+                    answer = await self._answered(opened.id, call, request, until)
+                finally:
+                    _waiting.discard(opened.id)
+                if not isinstance(answer, _Void):
+                    return answer
+                follows = opened.id  # the call is another one than that which the person saw
 
     async def _answered(self, wait: _Wait, deadline: float, until: float, request: Any) -> _Taken:
         """Wait for the answer of a request; `WAITING` if it waits on without this callback."""
@@ -719,6 +753,8 @@ class Approvals:
             raise not_possible(request, trigger)
         sets = ", ".join(f"{name} = :{name}" for name in ("state", *values))
         cursor.rows(f"UPDATE requests SET {sets} WHERE id = :id", id=request.id, state=state.name.lower(), **values)
+        if trigger is Trigger.WITHDRAW:
+            self._announce(cursor, request, "withdrawn", time.time())
 
     def _settle(self) -> None:
         """Answer what is past its deadline."""
@@ -741,6 +777,8 @@ class Approvals:
 
     def _announce(self, cursor: Cursor, request: ApprovalRequest, event: str, now: float) -> None:
         """Write down what is to be delivered, in the transaction of its cause: it is neither lost nor made up."""
+        request = self._one(cursor, request.id)
+        announce(cursor, request, event, now, notifiers=self._notify, remind=self._remind)
 
 
 class _Open(NamedTuple):

@@ -103,12 +103,12 @@ class Heart:
             return False
         return True
 
-    def join(self) -> None:
-        """Wait until the thread has ended, after `stop`."""
+    def join(self, seconds: float | None = None) -> None:
+        """Wait until the thread has ended, after `stop`; at most for `seconds`."""
         with self._lock:
             thread = self._thread
         if thread is not None:
-            thread.join()
+            thread.join(seconds)
 
     def _run(self, beat: Callable[[], None], needed: Callable[[], bool]) -> None:
         while True:

@@ -1,4 +1,4 @@
-"""Fixtures of tests of approvals: the shells, the real CLI, and databases of both kinds."""
+"""Fixtures of tests of approvals: the shells, the real CLI, a browser, databases of both kinds, and callbacks that wait."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hackamore import Approvals
+from tests.approvals.pages import Asking
 from tests.real_cli.conftest import driving, shell
 from tests.support.leaks import nothing_left
+from tests.traces.conftest import browser, open_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
     from tests.support.servers import Postgres
 
-__all__ = ["driving", "shell"]
+__all__ = ["browser", "driving", "open_page", "shell"]
 
 
 @pytest.fixture(autouse=True)
@@ -68,25 +70,6 @@ def backend(request: pytest.FixtureRequest) -> str:
     """Return the name of an event loop."""
     name: str = request.param
     return name
-"""Fixtures of tests of approvals: the shells, the real CLI, a browser, and callbacks that wait."""
-
-from __future__ import annotations
-
-from contextlib import closing
-from typing import TYPE_CHECKING
-
-import pytest
-
-from hackamore import Approvals
-from tests.approvals.pages import Asking
-from tests.real_cli.conftest import driving, leaves_nothing, shell
-from tests.traces.conftest import browser, open_page
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-__all__ = ["browser", "driving", "leaves_nothing", "open_page", "shell"]
 
 
 @pytest.fixture

@@ -5,5 +5,4 @@ from hackamore.approvals.approvals import Approvals, Continuation
 from hackamore.approvals.requests import ApprovalRequest
 from hackamore.approvals.webhooks import Webhook
 
-__all__ = ["ApprovalRequest", "Approvals", "Continuation", "approvals_app"]
-__all__ = ["ApprovalRequest", "Approvals", "Continuation", "Webhook"]
+__all__ = ["ApprovalRequest", "Approvals", "Continuation", "Webhook", "approvals_app"]

@@ -544,7 +544,8 @@ class Approvals:
         self._waits.add(wait)
         used = False
         try:
-            answer = await self._held(wait, request)
+            with self._courier.working():
+                answer = await self._held(wait, request)
             used = answer is not None
             return answer
         except anyio.get_cancelled_exc_class():
@@ -580,16 +581,6 @@ class Approvals:
                     with suppress(ApprovalError):  # only observers of the session need it
                         request.__dict__["(approval)"] = await self._use(_LAST_SECONDS, self.get, opened.id)
                 return answer
-        with self._courier.working():
-            while True:
-                opened = await run(self._open, call, follows)
-                try:
-                    answer = await self._answered(opened.id, call, request, until)
-                finally:
-                    _waiting.discard(opened.id)
-                if not isinstance(answer, _Void):
-                    return answer
-                follows = opened.id  # the call is another one than that which the person saw
 
     async def _answered(self, wait: _Wait, deadline: float, until: float, request: Any) -> _Taken:
         """Wait for the answer of a request; `WAITING` if it waits on without this callback."""

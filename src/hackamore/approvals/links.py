@@ -162,8 +162,8 @@ def link_app(
     Args:
         approvals: the requests.
         secret: the secret that signs the links.
-        identity: returns the name of the caller for an ASGI scope, from a login: links of other people are refused. None for links without a
-            login.
+        identity: returns the name of the caller for an ASGI scope, from a login: links of other people are refused. None for links
+            without a login.
 
     Returns:
         The app.

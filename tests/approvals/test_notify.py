@@ -25,6 +25,7 @@ from hackamore import Allow, ApprovalError, Approvals, Deny
 from hackamore.approvals import Webhook
 from hackamore.approvals.delivering import Courier, named
 from hackamore.approvals.requests import KIND
+from hackamore.checked.functions import Reach
 from hackamore.permissions import PermissionRequest
 from hackamore.runtime import private_loop
 from hackamore.storage.postgres_store import open_store
@@ -122,7 +123,10 @@ def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
 
 def call(command: str = COMMAND) -> PermissionRequest:
     given = msgspec.Raw(msgspec.json.encode({"command": command}))
-    return PermissionRequest(tool_name="Bash", tool_use_id="toolu_1", input_raw=given, decision_reason=REASON)
+    request = PermissionRequest(tool_name="Bash", tool_use_id="toolu_1", input_raw=given, decision_reason=REASON)
+    # Without a conversation nobody could continue after the hold.
+    request.__dict__["(session)"] = Reach(lambda: None, secrets.token_hex(4))
+    return request
 
 
 def ask(approvals: Approvals, request: PermissionRequest | None = None) -> ApprovalRequest:

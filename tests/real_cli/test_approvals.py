@@ -320,6 +320,24 @@ def test_of_several_deferred_calls_the_last_one_is_replayed(calls: int, cli: Rea
     assert [block["input"] for block in blocks(model.requests[-1].messages, "tool_use")] == inputs[-1:]
 
 
+@shows("approvals.facts.answers")
+def test_the_replay_has_a_result_of_its_own(cli: RealCLI) -> None:
+    options = Options(
+        cli_path=cli.cli_path, cwd=cli.cwd, inherit_env=False, permission_mode="bypassPermissions", env={}
+    )
+    later, now = ({"PreToolUse": lambda call, context, hook=hook: hook} for hook in (DEFER, ALLOW))
+    with ScriptedModel(CALL, "Replayed.", "Answer.") as model:
+        first = sync.run("Go.", options.replace(env=cli.env(model), hooks=later))
+        resumed = options.replace(env=cli.env(model), hooks=now, resume=first.session_id)
+        with sync.Session(resumed) as session:
+            messages = session.messages()
+            assert session.send("And?").result().result == "Answer."
+            session.stop()
+            results = [message.result for message in messages if isinstance(message, ResultMessage)]
+    assert results == ["Replayed.", "Answer."]
+    assert runs(cli) == ["x"]
+
+
 @shows("approvals.facts.inside")
 @pytest.mark.parametrize("allowed", [True, False])
 def test_a_deferred_call_of_an_in_process_tool_waits_for_a_prompt(allowed: bool, cli: RealCLI) -> None:

@@ -2,9 +2,9 @@
 
 TALKER_HOME is the folder of the transcripts. A prompt is answered with JSON: the prompts of this session so far, its id, the pid, the
 model, the mode and TALKER_NAME. A prompt that begins with `!` is a command: `die`, `die-first` (before it is kept), `hang`, `background`,
-`clear`, `probe` (ask for a permission, call hooks and tools; with `dialogs` at its end show dialogs). A session that two processes answer
-at the same time is logged as `overlap`. `--session-id` of a session with a transcript is refused, and so is `--resume` of one without, as
-by the real CLI.
+`agent`, `clear`, `probe` (ask for a permission, call hooks and tools; with `dialogs` at its end show dialogs). A session that two
+processes answer at the same time is logged as `overlap`. `--session-id` of a session with a transcript is refused, and so is `--resume`
+of one without, as by the real CLI.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import json
 import os
 import signal
 import sys
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -113,6 +114,7 @@ def probe(text: str) -> dict[str, Any]:
 
 
 later: list[dict[str, Any]] = []
+agents: list[dict[str, str]] = []
 known: dict[str, Any] = {}
 
 
@@ -190,6 +192,13 @@ def main() -> None:
                     finish(hanging, "interrupted", failed=True)
                     hanging = ""
                     continue
+                case "stop_task" if agents:
+                    respond(request_id, {})
+                    time.sleep(0.2)  # it needs time to end
+                    agents.clear()
+                    send({"type": "system", "subtype": "background_tasks_changed", "tasks": []})
+                    idle("idle")
+                    continue
             respond(request_id, {"commands": []})
         elif frame["type"] == "user":
             uuid, text = frame["uuid"], frame["message"]["content"]
@@ -218,6 +227,9 @@ def main() -> None:
             if text == "!background":
                 tasks = [{"task_id": "t", "type": "shell", "description": "d", "status": "running"}]
                 send({"type": "system", "subtype": "background_tasks_changed", "tasks": tasks})
+            if text == "!agent":
+                agents[:] = [{"task_id": "t", "task_type": "local_agent", "description": "d", "status": "running"}]
+                send({"type": "system", "subtype": "background_tasks_changed", "tasks": agents})
             name = os.environ.get("TALKER_NAME", "")
             answer = {"prompts": prompts(), "session": session, "pid": os.getpid(), "name": name, **settings}
             if text.startswith("!probe"):

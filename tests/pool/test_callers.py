@@ -334,6 +334,22 @@ def test_open_turns_when_a_caller_leaves(
 
 
 @shows("pool.callers.leave")
+def test_background_agents_of_a_caller_that_left_end_before_the_next_one(shell: Shell, pool_of: MakePool) -> None:
+    """They ask for permissions and call hooks and tools."""
+
+    async def scenario() -> None:
+        async with Held(pool_of(max_live=1)) as pool:
+            async with Held(pool.conversation("a", on_leave="interrupt")) as session:
+                pid = (await say(session, "!agent"))["pid"]
+                assert len(session.background_tasks) == 1
+            async with Held(pool.conversation("a")) as session:
+                assert session.background_tasks == ()
+                assert (await say(session, "again"))["pid"] == pid
+
+    shell.play(scenario)
+
+
+@shows("pool.callers.leave")
 def test_on_the_real_cli_a_cancelled_caller_stops_the_model(real_cli: RealCLI) -> None:
     """A client that is gone cancels the request: the long answer ends, and the conversation goes on later."""
 

@@ -425,7 +425,7 @@ def test_the_next_holder_waits_for_the_end_of_interrupted_turns(ends: bool) -> N
     again = bench.ask("a")
     assert (again.slot, bench.jobs) == (None, [])
     if ends:
-        bench.core.turns_over(slot)  # a background command runs on
+        bench.core.interrupted(slot)  # a background command runs on
         bench.take()
         assert again.slot is slot
     else:

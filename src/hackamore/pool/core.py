@@ -220,7 +220,7 @@ class PoolCore:
             applied: the options that the holder changed, with their values.
             spoiled: True if no other holder may get the process.
             interrupted: True if its open turns were interrupted: it has `INTERRUPT_SECONDS` to become quiet, and no other holder before
-                they are over.
+                `interrupted` reports that they are over.
         """
         slot.used_at = now
         slot.stop_at = now + INTERRUPT_SECONDS if interrupted else math.inf
@@ -293,8 +293,8 @@ class PoolCore:
         self._move(slot, Trigger.DIED)
         self._drop_if_gone(slot)
 
-    def turns_over(self, slot: Slot) -> None:
-        """Let the next holder have a returned session whose interrupted turns are over; background commands may run on."""
+    def interrupted(self, slot: Slot) -> None:
+        """Let the next holder have a returned session whose interrupted turns and agents are over; commands may run on."""
         if slot.interrupted and slot.conv is not None:
             slot.interrupted = False
             self._touch(slot.conv)

@@ -103,7 +103,7 @@ class Slot:
     ready_at: float = 0.0
     used_at: float = 0.0  # of its last return
     stop_at: float = math.inf  # when it is stopped if it is not quiet before
-    interrupted: bool = False  # its turns were interrupted at its return, and are not over
+    interrupted: bool = False  # at its return, and what was interrupted is not over
     memory: int | None = None  # its resident bytes, once they were measured
     life: Any = None  # the object of the shell
 

@@ -487,17 +487,17 @@ class PoolRunner:
                 self._watch_rest(slot)
 
     def _watch_rest(self, slot: Slot) -> None:
-        """Report that the turns of a returned session are over, and that it is quiet, now or when it is."""
+        """Report that a returned session has stopped what was interrupted, and that it is quiet, now or when it is."""
         life = slot.life
         with life.seam.lock:
-            quiet, working = life.core.connection.conversation.quiet, life.core.connection.conversation.working
+            quiet, stopped = life.core.connection.conversation.quiet, life.core.interrupted
             if not quiet:
                 life.core.settled.waiters.append(_Note(self, slot))
         with self.seam.lock:
             if quiet:
                 self.core.quiet(slot)
-            elif not working:
-                self.core.turns_over(slot)
+            elif stopped:
+                self.core.interrupted(slot)
 
     # -- check-out and return ------------------------------------------------------------------------------------------
 
@@ -1036,7 +1036,7 @@ class SessionPool(OtherShell):
             caller: any object that says for whom it is, such as the user of the request: `request.caller` in permission requests and
                 dialogs, `context.caller` in hooks and tools. `conversation` beside it is the key.
             on_leave: the fate of turns that are open when the `with` block is left. `interrupt` interrupts them, cancels queued prompts and
-                stops background agents; the next holder gets the process when they have ended, or another process after 10 seconds.
+                stops background agents; the next holder gets the process when all have ended, or another process after 10 seconds.
                 `finish` lets them continue, also beside the next holder. None interrupts if the block is left by an exception, such as
                 the cancellation of a request whose client is gone, and else lets them continue.
             **differences: options that differ from those of the pool, for this holder only; see `session`.

@@ -382,6 +382,13 @@ class SessionCore(Generic[A]):
             if task.task_type != "local_bash":  # a command costs nothing
                 connection.exchanges.send_request("stop_task", {"task_id": task.task_id}, internal=True)
 
+    @property
+    def interrupted(self) -> bool:
+        """True once all is over that `interrupt_all` ends: no turn and no agent is left that could call a callback."""
+        conversation = self.connection.conversation
+        tasks = conversation.background_tasks
+        return not conversation.working and all(task.ambient or task.task_type == "local_bash" for task in tasks)
+
     # -- what happened -------------------------------------------------------------------------------------------------
 
     def pump(self, now: float) -> None:

@@ -195,9 +195,8 @@ class Reached:
             self.started(turn_id)
 
     def started(self, turn_id: str) -> None:
-        if turn_id in self._senders:
-            self.now, holder = self._senders[turn_id]
-            self._handed_over = holder is not self._holder
+        self.now, holder = self._senders[turn_id]  # it was sent, and is not over
+        self._handed_over = holder is not self._holder
 
     def over(self, turn_id: str) -> None:
         self._senders.pop(turn_id, None)

@@ -127,7 +127,7 @@ async def later(scope: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
     [
         (lambda scope: "ada", 200), (later, 200), (lambda scope: ("eve", ["operators"]), 200), (lambda scope: "eve", 404),
         (lambda scope: None, 403), (lambda scope: "", 403), (lambda scope: ("", ["operators"]), 500), (lambda scope: 7, 500),
-        (lambda scope: ("eve", "operators"), 500), (lambda scope: {}["user"], 500),
+        (lambda scope: ("eve", "operators"), 500), (lambda scope: scope["user"], 500),
     ],
 )  # fmt: skip
 async def test_the_function_names_the_person(
@@ -210,7 +210,8 @@ async def test_a_client_that_goes_away_and_other_protocols(approvals: Approvals)
         ),
         ("websocket", ["websocket.connect"], ["websocket.close"]),
     ):
-        waiting, sent = [{"type": event} for event in events], []
+        waiting = [{"type": event} for event in events]
+        sent: list[str] = []
 
         async def receive(waiting: list[dict[str, str]] = waiting) -> dict[str, str]:
             return waiting.pop(0)

@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from hackamore.approvals import ApprovalRequest
     from tests.traces.conftest import Opened, OpenPage
 
-pytestmark = pytest.mark.timeout(180)
+    Enter: TypeAlias = Callable[..., Opened]
 
-Enter = Callable[..., "Opened"] if TYPE_CHECKING else Any
+pytestmark = pytest.mark.timeout(180)
 
 
 @pytest.fixture

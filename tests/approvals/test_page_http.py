@@ -50,7 +50,7 @@ ANSWERS: list[tuple[str, dict[str, Any], Any]] = [
         Allow({"questions": [{"question": "Tea?"}], "answers": {"Tea?": "Yes, Later"}}),
     ),
 ]
-GIVEN = {
+GIVEN: dict[str, dict[str, Any]] = {
     "Bash": {"command": "ls"},
     "ExitPlanMode": {"plan": "1. Tea."},
     "AskUserQuestion": {"questions": [{"question": "Tea?"}]},
@@ -269,9 +269,7 @@ def test_headers(served: Served, asking: Asking) -> None:
 def test_limits_of_an_answer(served: Served, asking: Asking) -> None:
     request = asking.permit("Bash", {"command": "ls"})
     path, most = f"request/{request.id}", 64 * 1024
-    for size in (most + 1, 10**12):
-        assert served.request("POST", path, b"{}", Content_Length=str(size))[0] == 413
-    for size in ("-1", "x", ""):
+    for size in (str(most + 1), "9" * 12, "-1", "x", ""):
         assert served.request("POST", path, b"{}", Content_Length=size)[0] == 413, size
     body = json.dumps({"action": "deny", "message": "x"}).encode()
     assert served.request("POST", path, body + b" " * (most - len(body)))[0] == 200

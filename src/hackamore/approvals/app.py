@@ -29,7 +29,7 @@ _THREADS = 8
 _MOST_REQUESTS = 64
 """Requests of an event loop that may be open; further ones are refused."""
 _BODY_SECONDS = 10.0
-_HINT = "Sign in first; the service names the addresses of the page in `approvals_app(..., origins=...)`."
+_HINT = "Sign in first, and use an address that `approvals_app` got as `origins`."
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
@@ -188,11 +188,11 @@ def _path(scope: Scope) -> str | None:
 
 async def _body(receive: Receive, most: int) -> bytes | None:
     """Return the body of a request, or so much of it that it is too long; None if the client went away."""
-    body: bytes = b""
+    body = bytearray()
     while True:
         message = await receive()
         if message["type"] != "http.request":
             return None
         body += message.get("body", b"")
         if len(body) > most or not message.get("more_body", False):
-            return body
+            return bytes(body)

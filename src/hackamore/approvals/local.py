@@ -21,19 +21,7 @@ _HINT = "Open the address that `hackamore approvals serve` printed, once; start 
 
 
 class ApprovalsServer(LoopbackServer):
-    """Serves the page to one person on this machine.
-
-    Args:
-        approvals: the requests.
-        person: the person who answers.
-        port: the port; 0 for a free one.
-
-    Raises:
-        OSError: the port is taken.
-
-    Attributes:
-        url: the address, with a token that can be used once.
-    """
+    """Serves the page to one person, at a port of 127.0.0.1; `url` is the address with its token."""
 
     def __init__(self, approvals: Approvals, person: Person, port: int = 0) -> None:
         super().__init__(_Handler, port)

@@ -37,6 +37,7 @@ _MOST_ROWS = 500
 _HISTORY = 200
 _SUMMARY = 200
 _NAMING = ("command", "file_path", "notebook_path", "url", "pattern", "query", "description", "prompt", "message")
+_ROW = ("id", "kind", "tool", "conversation", "state", "asked_at", "deadline", "answered_by", "answered_at")
 _PACKAGE = "hackamore.approvals"
 _OPENS = ("", "enter")
 
@@ -89,11 +90,7 @@ _FIELDS = {
 class Page:
     """The page of the requests of a database. `respond` blocks: call it in threads.
 
-    Args:
-        approvals: the requests.
-        hosts: the hosts that requests may name.
-        origins: the origins whose pages may send answers; empty for that of the host that a request names.
-        hint: the way in, for people who are not known; or the way to set hosts.
+    Requests name one of `hosts`. Answers come from `origins`, or without any from the host that they name. `hint` names the way in.
     """
 
     def __init__(self, approvals: Approvals, hosts: Container[str], origins: Collection[str], hint: str) -> None:
@@ -239,8 +236,8 @@ def _answer_of(request: ApprovalRequest, given: _Given) -> AnswerTo:
     if request.kind == "question":
         names = _questions(request)
         answers = {name: text for name, text in (given.answers or {}).items() if text.strip()}
-        if not names or list(answers) != names:
-            raise ValueError("each question needs an answer, in the order of the questions")
+        if not names or set(answers) != set(names):
+            raise ValueError("each question needs an answer, and nothing else does")
         return Allow({**request.input, "answers": answers})
     return Allow(given.input)
 
@@ -253,16 +250,8 @@ def _row(request: ApprovalRequest) -> dict[str, Any]:
     found = (value for name in _NAMING if isinstance(value := given.get(name), str) and value)
     text = next(found, None) or msgspec.json.encode(given).decode()
     return {
-        "id": request.id,
-        "kind": request.kind,
-        "tool": request.tool,
+        **{name: getattr(request, name) for name in _ROW},
         "summary": text if len(text) <= _SUMMARY else f"{text[:_SUMMARY]}…",
-        "conversation": request.conversation,
-        "state": request.state,
-        "asked_at": request.asked_at,
-        "deadline": request.deadline,
-        "answered_by": request.answered_by,
-        "answered_at": request.answered_at,
         "outcome": getattr(answer, "action", type(answer).__name__.lower()) if answer else "",
     }
 

@@ -27,20 +27,7 @@ REQUEST_SECONDS = 10.0
 
 
 class LoopbackServer(ThreadingHTTPServer):
-    """Serves pages at 127.0.0.1.
-
-    Args:
-        handler: the class that answers requests.
-        port: the port; 0 for a free one.
-
-    Raises:
-        OSError: the port is taken.
-
-    Attributes:
-        port: the port.
-        hosts: the hosts that requests may name.
-        origins: the origins of the pages.
-    """
+    """Serves pages at a port of 127.0.0.1, 0 for a free one; OSError if it is taken. Requests name one of `hosts`."""
 
     daemon_threads = True
     request_queue_size = _MOST_CONNECTIONS

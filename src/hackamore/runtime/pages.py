@@ -46,16 +46,8 @@ def refusal(
 ) -> tuple[HTTPStatus, str] | None:
     """Return the status and the reason for which a request is refused; None for one that may be answered.
 
-    A page that points a name of its own at this server sends that name as the host: so only known ones count.
-
-    Args:
-        named: the values of its `Host` headers.
-        hosts: the hosts of the page.
-        origin: its `Origin` header.
-        origins: the origins of the page.
-        site: its `Sec-Fetch-Site` header; `none` without one.
-        sites: the values of it that are allowed.
-        hint: the reason for which it is refused if it names another host.
+    `named` are its `Host` headers. A page that points a name of its own at this server sends that name as the host: so only known ones
+    count. `site` is its `Sec-Fetch-Site`, `none` without one. `hint` is the reason for other hosts.
     """
     if len(named) != 1 or named[0] not in hosts:
         return HTTPStatus.MISDIRECTED_REQUEST, hint or "The Host header must name the loopback address."

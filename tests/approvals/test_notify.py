@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
-import msgspec
 import pytest
 from standardwebhooks import Webhook as Checker
 from standardwebhooks import WebhookVerificationError
@@ -25,10 +24,9 @@ from hackamore import Allow, ApprovalError, Approvals, Deny
 from hackamore.approvals import Webhook
 from hackamore.approvals.delivering import Courier, named
 from hackamore.approvals.requests import KIND
-from hackamore.checked.functions import Reach
-from hackamore.permissions import PermissionRequest
 from hackamore.runtime import private_loop
 from hackamore.storage.postgres_store import open_store
+from tests.approvals.announced import COMMAND, REASON, ask, call
 from tests.approvals.receiving import SECRET, Receiver
 from tests.contract import shows
 from tests.support.leaks import nothing_left
@@ -42,8 +40,6 @@ if TYPE_CHECKING:
 
 PROJECT = Path(__file__).resolve().parents[2]
 OTHER = "whsec_" + "QUJD" * 11 + "QUI="
-COMMAND = "curl -H 'authorization: geheim' https://example.com"
-REASON = "The rule 'net' asks about `curl -H 'authorization: geheim'`."
 
 
 class Noting:
@@ -119,22 +115,6 @@ def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
     found = Receiver()
     yield found
     found.stop()
-
-
-def call(command: str = COMMAND) -> PermissionRequest:
-    given = msgspec.Raw(msgspec.json.encode({"command": command}))
-    request = PermissionRequest(tool_name="Bash", tool_use_id="toolu_1", input_raw=given, decision_reason=REASON)
-    # Without a conversation nobody could continue after the hold.
-    request.__dict__["(session)"] = Reach(lambda: None, secrets.token_hex(4))
-    return request
-
-
-def ask(approvals: Approvals, request: PermissionRequest | None = None) -> ApprovalRequest:
-    """Ask a person about a call, whose turn ends immediately: the request waits on without a process."""
-    known = {each.id for each in approvals.pending()}
-    assert isinstance(anyio.run(approvals.permit, request or call()), Deny)
-    [asked] = [each for each in approvals.pending() if each.id not in known]
-    return asked
 
 
 @contextmanager

@@ -656,7 +656,7 @@ class Approvals:
                     cursor.rows(change, me=wait.holder, call=call.call, id=name)
                     return self._one(cursor, name)
             same = [name for name, tool, known in left if tool == call.tool]
-            name = secrets.token_urlsafe(12)
+            name = secrets.token_hex(8)  # no id begins with `-`, as flags of the command do
             cursor.rows(
                 _INSERT,
                 id=name,

@@ -162,8 +162,7 @@ def link_app(
     Args:
         approvals: the requests.
         secret: the secret that signs the links.
-        identity: returns the name of the caller for an ASGI scope, from a login: links of other people are refused. None for links
-            without a login.
+        identity: returns the name of the caller for an ASGI scope, from a login: links of other people are refused. None for no login.
 
     Returns:
         The app.
@@ -230,10 +229,10 @@ def _respond(
 
 def _answer(request: ApprovalRequest, fields: dict[str, list[str]]) -> AnswerTo:
     """Return the answer of a form; anything that is not understood is an error."""
-    [answer], [message] = fields.get("answer", [""]), fields.get("message", [""])
-    if answer == "deny":
+    answer, message = fields.get("answer"), fields.get("message", [""])[0]
+    if answer == ["deny"]:
         return ElicitationResult.decline() if request.kind == "elicitation" else Deny(message or "A person denied it.")
-    if answer != "allow" or request.kind == "elicitation":
+    if answer != ["allow"] or request.kind == "elicitation":
         raise LinkError("The answer must be one of those that the form offers. Nothing was changed.", 422)
     if request.kind != "question":
         return Allow()

@@ -1,0 +1,190 @@
+"""`hackamore approvals ...`: list, show and answer requests of `Approvals`. The flags are in commands.toml."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import time
+from contextlib import closing
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from hackamore.activity.words import one_line
+from hackamore.approvals import Approvals
+from hackamore.approvals.requests import KIND, encode_answer
+from hackamore.cli.fleet_view import duration
+from hackamore.cli.sessions import write_table
+from hackamore.cli.terminal import escape_json
+from hackamore.dialogs import ElicitationResult
+from hackamore.errors import OptionsError
+from hackamore.permissions import Allow, Deny
+from hackamore.storage.postgres_store import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hackamore.approvals.requests import AnswerTo, ApprovalRequest
+    from hackamore.cli.terminal import Terminal
+
+_LIMIT = 50
+
+
+def _opened(given: Mapping[str, Any]) -> closing[Approvals]:
+    place = given["place"] or os.environ.get("HACKAMORE_APPROVALS")
+    if not place:
+        raise OptionsError(
+            "Pass the place of the approvals, a file or a postgresql:// URL, or set HACKAMORE_APPROVALS.", field="place"
+        )
+    open_store(KIND, place, create=False).close()  # a mistyped path must not become an empty database
+    return closing(Approvals(place))
+
+
+def list_(given: Mapping[str, Any], terminal: Terminal) -> int:
+    """List the requests that wait."""
+    with _opened(given) as approvals:
+        found = approvals.pending(by=given["by"], conversation=given["conversation"])
+    if given["as_json"]:
+        terminal.json([_as_json(each) for each in found])
+        return 0
+    now = time.time()
+    heads = ("ID", "TOOL", "CONVERSATION", "WAITS", "LEFT", "REQUEST")
+    rows = (
+        [
+            each.id,
+            each.tool,
+            each.conversation,
+            duration(now - each.asked_at),
+            duration(each.deadline - now),
+            _brief(each),
+        ]
+        for each in found
+    )
+    write_table(terminal, heads, rows)
+    if not found:
+        terminal.note("No request waits. `hackamore approvals history` shows those that were answered.")
+    return 0
+
+
+def history_(given: Mapping[str, Any], terminal: Terminal) -> int:
+    """List the requests that do not wait any more."""
+    limit = _LIMIT if given["limit"] is None else given["limit"]
+    if limit < 1:
+        raise OptionsError(f"`--limit` must be 1 or more, got {limit}.", field="limit")
+    with _opened(given) as approvals:
+        found = approvals.history(by=given["by"], conversation=given["conversation"], limit=limit)
+    if given["as_json"]:
+        terminal.json([_as_json(each) for each in found])
+        return 0
+    heads = ("ID", "TOOL", "CONVERSATION", "ASKED", "STATE", "ANSWER", "BY", "REQUEST")
+    rows = (
+        [
+            each.id,
+            each.tool,
+            each.conversation,
+            _when(each.asked_at),
+            each.state,
+            _verdict(each),
+            each.answered_by or "",
+            _brief(each),
+        ]
+        for each in found
+    )
+    write_table(terminal, heads, rows)
+    return 0
+
+
+def show_(given: Mapping[str, Any], terminal: Terminal) -> int:
+    """Show a request with its exact input."""
+    with _opened(given) as approvals:
+        request = approvals.get(given["id"])
+    if given["as_json"]:
+        terminal.json(_as_json(request))
+        return 0
+    facts = {
+        "id": request.id,
+        "kind": request.kind,
+        "tool": request.tool,
+        "conversation": request.conversation,
+        "state": request.state,
+        "reason": request.reason,
+        "approvers": ", ".join(request.approvers) if request.approvers is not None else "",
+        "tags": ", ".join(f"{name}={value}" for name, value in request.tags.items()),
+        "asked": _when(request.asked_at),
+        "deadline": _when(request.deadline),
+        "follows": request.follows or "",
+        "answer": " ".join(
+            filter(None, (_verdict(request), f"by {request.answered_by}" if request.answered_by else ""))
+        ),
+    }
+    for name, text in facts.items():
+        if text:
+            terminal.parts((f"{name:13}", "bold"), (one_line(text), ""), hang=13)
+    terminal.line(escape_json(msgspec.json.format(msgspec.json.encode(request.input), indent=2).decode()))
+    return 0
+
+
+def answer_(given: Mapping[str, Any], terminal: Terminal) -> int:
+    """Answer a request; the error of a late answer names the person who was first."""
+    if given["verdict"] not in ("allow", "deny"):
+        raise OptionsError("The answer must be `allow` or `deny`.", field="verdict")
+    with _opened(given) as approvals:
+        request = approvals.get(given["id"])
+        answered = approvals.answer(request.id, _answer(given, request), by=given["by"] or getpass.getuser())
+    if given["as_json"]:
+        terminal.json(_as_json(answered))
+    else:
+        terminal.note(f"{one_line(answered.id)}: {_verdict(answered)}, by {one_line(answered.answered_by or '')}.")
+    return 0
+
+
+def _answer(given: Mapping[str, Any], request: ApprovalRequest) -> AnswerTo:
+    allows = given["verdict"] == "allow"
+    flags = {"message": not allows, "input": allows, "always": allows and request.kind == "tool"}
+    for name, fits in flags.items():
+        if given[name] and not fits:
+            raise OptionsError(f"`--{name}` does not fit `{given['verdict']}` for this request.", field=name)
+    changed = None
+    if given["input"] is not None:
+        try:
+            changed = msgspec.json.decode(given["input"], type=dict[str, Any])
+        except (msgspec.DecodeError, UnicodeEncodeError) as error:
+            raise OptionsError(f"`--input` must be a JSON object: {error}.", field="input") from None
+    if request.kind == "elicitation":
+        return ElicitationResult("accept", changed or {}) if allows else ElicitationResult.decline()
+    if not allows:
+        return Deny(given["message"] or "A person denied it.")
+    if request.kind == "question":
+        if not isinstance((changed or {}).get("answers"), dict):
+            raise OptionsError('A question needs `--input \'{"answers": {"QUESTION": "LABEL"}}\'`.', field="input")
+        changed = {**request.input, **(changed or {})}
+    updates = request.always().updated_permissions if given["always"] else ()
+    return Allow(updated_input=changed, updated_permissions=updates)
+
+
+def _as_json(request: ApprovalRequest) -> dict[str, Any]:
+    names = [name for name in request.__struct_fields__ if name != "answer"]
+    answer = None if request.answer is None else msgspec.json.decode(encode_answer(request.answer, request.kind))
+    return {
+        **{name: msgspec.to_builtins(getattr(request, name)) for name in names},
+        "reason": request.reason,
+        "answer": answer,
+    }
+
+
+def _brief(request: ApprovalRequest) -> str:
+    return " ".join(
+        one_line(each if isinstance(each, str) else msgspec.json.encode(each).decode())
+        for each in request.input.values()
+    )[:300]
+
+
+def _verdict(request: ApprovalRequest) -> str:
+    if isinstance(request.answer, ElicitationResult):
+        return request.answer.action
+    return "" if request.answer is None else "allow" if isinstance(request.answer, Allow) else "deny"
+
+
+def _when(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds):%Y-%m-%d %H:%M:%S}"

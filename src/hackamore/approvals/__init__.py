@@ -2,7 +2,8 @@
 
 from hackamore.approvals.app import approvals_app
 from hackamore.approvals.approvals import Approvals, Continuation
+from hackamore.approvals.links import Links, link_app
 from hackamore.approvals.requests import ApprovalRequest
 from hackamore.approvals.webhooks import Webhook
 
-__all__ = ["ApprovalRequest", "Approvals", "Continuation", "Webhook", "approvals_app"]
+__all__ = ["ApprovalRequest", "Approvals", "Continuation", "Links", "Webhook", "approvals_app", "link_app"]

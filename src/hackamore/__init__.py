@@ -54,8 +54,9 @@ PLACES: dict[str, str] = {
         "hackamore._engine.launch.discovery": "FoundCLI MINIMUM_ONE_SHOT MINIMUM_SESSION find_cli",
         "hackamore._engine.launch.versions": "CLIVersion version_meets_minimum",
         "hackamore.messages": (
-            "AssistantMessage AuthenticationError ContentBlock Message RateLimitEvent RateLimitedError ResultError ResultMessage "
-            "StreamEvent SystemMessage TextBlock ThinkingBlock ToolResultBlock ToolUseBlock UnknownBlock UnknownMessage UserMessage"
+            "ApprovalPendingError AssistantMessage AuthenticationError ContentBlock Message RateLimitEvent RateLimitedError "
+            "ResultError ResultMessage StreamEvent SystemMessage TextBlock ThinkingBlock ToolResultBlock ToolUseBlock UnknownBlock "
+            "UnknownMessage UserMessage"
         ),
         "hackamore.options.kinds": (
             "AgentDefinition BUILTIN_TOOL_NAMES EffortLevel McpHttpServerConfig McpSSEServerConfig McpStdioServerConfig "

@@ -152,6 +152,7 @@ from hackamore.hooks import (
     HookOutput,
 )
 from hackamore.messages import (
+    ApprovalPendingError,
     AssistantMessage,
     AuthenticationError,
     ContentBlock,
@@ -253,6 +254,7 @@ __all__ = [
     "Allow",
     "AmbiguousSessionError",
     "ApprovalError",
+    "ApprovalPendingError",
     "Approvals",
     "AssistantMessage",
     "Audio",

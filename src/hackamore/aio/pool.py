@@ -489,12 +489,13 @@ class PoolRunner:
         """Report that a returned session has stopped what was interrupted, and that it is quiet, now or when it is."""
         life = slot.life
         with life.seam.lock:
-            quiet, stopped = life.core.connection.conversation.quiet, life.core.interrupted
+            conversation, stopped = life.core.connection.conversation, life.core.interrupted
+            quiet, asks = conversation.quiet, conversation.asks
             if not quiet:
                 life.core.settled.waiters.append(_Note(self, slot))
         with self.seam.lock:
             if quiet:
-                self.core.quiet(slot)
+                self.core.quiet(slot, asks=asks)
             elif stopped:
                 self.core.interrupted(slot)
 
@@ -612,7 +613,7 @@ class PoolRunner:
                 life.seam.wake()
             core.audience.dismiss(SessionReturnedError())
             core.session = None
-            said = core.audience.said
+            said, asks = core.audience.said, core.connection.conversation.asks
             ended = core.ended.is_set or core.connection.state.over or core.stop.asked
         with self.seam.lock:
             now = time.monotonic()
@@ -627,6 +628,7 @@ class PoolRunner:
                 applied=session.applied,
                 spoiled=session.spoiled,
                 interrupted=interrupt,
+                asks=asks,
             )
         if slot.state is State.SETTLING:
             self._watch_rest(slot)

@@ -25,6 +25,7 @@ import anyio.to_thread
 import msgspec
 from anyio.lowlevel import RunVar
 
+from hackamore.approvals.continuing import Answered, Continuation, ConversationApprovals
 from hackamore.approvals.delivering import Courier, announce, named
 from hackamore.approvals.fingerprints import fingerprint
 from hackamore.approvals.requests import (
@@ -34,14 +35,16 @@ from hackamore.approvals.requests import (
     REQUEST,
     AnswerTo,
     ApprovalRequest,
+    ElicitationWaits,
     State,
     Trigger,
+    Waits,
     encode_answer,
     not_possible,
     request_of,
 )
 from hackamore.dialogs import ElicitationRequest, ElicitationResult
-from hackamore.errors import ApprovalError, HackamoreError, escape_terminal
+from hackamore.errors import ApprovalError, escape_terminal
 from hackamore.options.bounds import checked_timeout
 from hackamore.permissions import Allow, Deny, PermissionRequest
 from hackamore.runtime.log import logger
@@ -49,14 +52,14 @@ from hackamore.storage.holders import holder_name, process_name, runs
 from hackamore.storage.postgres_store import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from hackamore.storage.stores import Cursor, Store
 
 _INSERT = (
     "INSERT INTO requests (id, conversation, session_id, call, kind, tool, input, details, approvers, tags, fingerprint, follows, "
-    "state, holder, asked, deadline) VALUES (:id, :conversation, :session_id, :call, :kind, :tool, :input, :details, "
-    ":approvers, :tags, :fingerprint, :follows, 'waiting', :holder, :asked, :deadline)"
+    "state, holder, claimed, asked, deadline) VALUES (:id, :conversation, :session_id, :call, :kind, :tool, :input, :details, "
+    ":approvers, :tags, :fingerprint, :follows, 'waiting', :holder, :claimed, :asked, :deadline)"
 )
 _POLL_SECONDS = 0.25
 """A person does not notice it. One read serves all callbacks of an object."""
@@ -76,6 +79,9 @@ _THREADS = 16
 """Worker threads for each event loop: a slow database must not use up those of the program."""
 _MOST_BYTES = 1_048_576
 """A person cannot review a larger input."""
+_OWN = "own"
+"""Claims the requests of a conversation that its runner continues."""
+_NOT_OWN = f"(claimed IS NULL OR claimed <> '{_OWN}')"
 _KINDS: dict[str, Literal["question", "plan"]] = {"AskUserQuestion": "question", "ExitPlanMode": "plan"}
 _TOLD = (
     "title",
@@ -94,32 +100,6 @@ _TOLD = (
 """Fields of requests that a person may need; those that are not set are left out."""
 
 
-class Continuation(msgspec.Struct, frozen=True):
-    """A conversation whose cold requests were answered: continue it with `prompt`.
-
-    Attributes:
-        conversation: the key of the conversation in its pool; outside a pool the id of its session.
-        session_id: the session of the CLI, for `Options(resume=...)`; None if it is not known.
-        requests: the requests, the oldest first.
-    """
-
-    conversation: str
-    session_id: str | None
-    requests: tuple[ApprovalRequest, ...]
-
-    @property
-    def prompt(self) -> str:
-        """The prompt that makes the model repeat calls that were allowed, and tells it of the others. No text of a call is in it."""
-        lines = []
-        for request in self.requests:
-            name = escape_terminal(request.tool, 100).replace("\n", " ")
-            if isinstance(request.answer, Deny):
-                lines.append(f"The call of {name} was denied: {request.answer.message}")
-            else:
-                lines.append(f"The call of {name} was answered. Make it again now, with exactly the same arguments.")
-        return "A person has answered what you were waiting for.\n" + "\n".join(lines)
-
-
 _Taken: TypeAlias = tuple[State, AnswerTo | None]
 
 
@@ -136,6 +116,7 @@ class _Call(NamedTuple):
     call: str = ""
     tool: str = ""
     given: Any = None
+    claimed: str | None = None
 
     def print(self) -> str:
         return fingerprint(self.tool, self.given, self.cwd)
@@ -218,6 +199,9 @@ class Approvals:
         self._tags = tags
         self._notify = named(notify)
         self._remind = checked_timeout(remind)
+        self._use_place(place)
+
+    def _use_place(self, place: str | os.PathLike[str]) -> None:
         self._waits: set[_Wait] = set()
         self._reading = threading.Lock()
         self._pending: frozenset[str] = frozenset()  # the requests without an answer, at `_looked`
@@ -227,6 +211,16 @@ class Approvals:
 
     def __repr__(self) -> str:
         return f"Approvals({self._store.title!r})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what another process opens the same database with."""
+        names = ("_timeout", "_otherwise", "_hold", "_approvers", "_tags", "_notify", "_remind")
+        return {**{name: getattr(self, name) for name in names}, "place": self._store.address}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        place = state.pop("place")
+        vars(self).update(state)
+        self._use_place(place)
 
     def close(self) -> None:
         """Send what is due to notifiers, for a few seconds at most, and close the database; the next call opens it again."""
@@ -377,7 +371,7 @@ class Approvals:
         self._settle()
         names = "conversation, session_id, holder, answered, claimed, claimed_at"
         open_ones = (
-            f"SELECT {names} FROM requests r WHERE state = 'answered' AND conversation <> '' AND NOT EXISTS "
+            f"SELECT {names} FROM requests r WHERE state = 'answered' AND conversation <> '' AND {_NOT_OWN} AND NOT EXISTS "
             "(SELECT 1 FROM requests w WHERE w.conversation = r.conversation AND w.state = 'waiting') ORDER BY answered"
         )
 
@@ -433,13 +427,29 @@ class Approvals:
         names = {each.id for each in continuation.requests}
         return [request for row in rows if (request := request_of(row)).id in names]
 
-    async def answered(self) -> AsyncIterator[Continuation]:
-        """Yield conversations that can be continued, one at a time, for ever; the one before is done when the next one is asked for.
+    def release(self, continuation: Continuation) -> None:
+        """Give back a conversation that could not be continued: `claim` returns it again, in this process or another one.
 
-        A conversation whose loop is left by `break` or an exception is free again.
+        Args:
+            continuation: the conversation that `claim` returned.
 
-        Yields:
-            The conversation, for the body of the loop to continue.
+        Raises:
+            ApprovalError: the database cannot be used.
+        """
+
+        def work(cursor: Cursor) -> None:
+            for each in self._claimed(cursor, continuation):
+                cursor.rows("UPDATE requests SET claimed = NULL WHERE id = :id", id=each.id)
+
+        self._store.transaction(work)
+
+    def answered(self) -> Answered:
+        """Return the conversations that can be continued, one at a time, for ever. Several loops and processes share them.
+
+        A conversation is done when its loop takes the next one. If the body raises or leaves the loop, it is given back.
+
+        Returns:
+            An object for `async for`, and for `for` in blocking programs.
 
         Raises:
             ApprovalError: the database cannot be used.
@@ -452,33 +462,75 @@ class Approvals:
                         turn = await session.send(waiting.prompt)
                         await turn.result()
         """
-        while True:
-            found = await anyio.to_thread.run_sync(self.claim)
-            if found is None:
-                await anyio.sleep(2 * _POLL_SECONDS)
-                continue
-            try:
-                yield found
-            except GeneratorExit:  # the loop was left in the middle: another one continues the conversation
-                self._give_back(found)
-                raise
-            await anyio.to_thread.run_sync(self.done, found)
+        return Answered(self)
 
-    def _give_back(self, continuation: Continuation) -> None:
-        def work(cursor: Cursor) -> None:
-            for each in self._claimed(cursor, continuation):
-                cursor.rows("UPDATE requests SET claimed = NULL WHERE id = :id", id=each.id)
+    # -- conversations that their runner continues ---------------------------------------------------------------------
 
-        self._store.transaction(work)
+    def conversation(self, key: str) -> ConversationApprovals:
+        """Return the value of the option `approvals` for a conversation that your program continues by itself, as a fleet does.
+
+        `claim` and `answered` leave it out.
+
+        Args:
+            key: the name of the conversation.
+
+        Returns:
+            An object with the methods `permit` and `elicit`, and the answers of this conversation.
+        """
+        return ConversationApprovals(self, key)
+
+    def waiting(self) -> set[str]:
+        """Return the names of the conversations that have a request without an answer.
+
+        Returns:
+            The names, as in `ApprovalRequest.conversation`.
+
+        Raises:
+            ApprovalError: the database cannot be used.
+        """
+        self._settle()
+        sql = "SELECT DISTINCT conversation FROM requests WHERE state = 'waiting'"
+        return {key for (key,) in self._store.look(lambda cursor: cursor.rows(sql))}
+
+    def unused(self, key: str) -> Continuation | None:
+        """Return the answers of a conversation that no call had yet.
+
+        Args:
+            key: the name of the conversation.
+
+        Returns:
+            The answers; None if there are none.
+
+        Raises:
+            ApprovalError: the database cannot be used.
+        """
+        found = self._listed("state = 'answered'", key)
+        return Continuation(key, found[-1].session_id, tuple(found)) if found else None
+
+    def withdraw_all(self, key: str) -> None:
+        """Cancel all requests of a conversation that wait for an answer.
+
+        Args:
+            key: the name of the conversation.
+
+        Raises:
+            ApprovalError: the database cannot be used.
+        """
+        for request in self.pending(conversation=key):
+            with suppress(ApprovalError):  # it has been answered meanwhile
+                self.withdraw(request.id)
 
     # -- what a session asks -------------------------------------------------------------------------------------------
 
-    async def permit(self, request: PermissionRequest, *, cwd: str | None = None) -> Allow | Deny:
+    async def permit(
+        self, request: PermissionRequest, *, cwd: str | None = None, own: str | None = None
+    ) -> Allow | Deny:
         """Return the answer of a person to a permission request; a session calls it.
 
         Args:
             request: the request of the CLI.
             cwd: the working directory of the session, for paths in the input; None for the current one.
+            own: the name of a conversation that its runner continues by itself; None for that of the pool or session.
 
         Returns:
             The answer. `Deny` with `interrupt` if the request waits on without the turn.
@@ -486,7 +538,7 @@ class Approvals:
         Raises:
             ApprovalError: the database cannot be used: the call is denied.
         """
-        call = (await _in_thread(self._call, request, cwd))._replace(
+        call = (await _in_thread(self._call, request, cwd, own))._replace(
             kind=_KINDS.get(request.tool_name, "tool"),
             call=request.tool_use_id,
             tool=request.tool_name,
@@ -495,16 +547,19 @@ class Approvals:
         if request.suggestions_raw:
             call.details["suggestions"] = msgspec.json.decode(request.suggestions_raw)
         answer = await self._asked(call, request)
-        if isinstance(answer, (Allow, Deny)):
-            return answer
-        return Deny("This call waits for the answer of a person. It has not run.", interrupt=True)
+        if not isinstance(answer, str):
+            return answer if isinstance(answer, (Allow, Deny)) else Deny("The answer is not one to a call.")
+        return Waits("This call waits for the answer of a person. It has not run.", interrupt=True, pending=answer)
 
-    async def elicit(self, request: ElicitationRequest, *, cwd: str | None = None) -> ElicitationResult:
+    async def elicit(
+        self, request: ElicitationRequest, *, cwd: str | None = None, own: str | None = None
+    ) -> ElicitationResult:
         """Return the answer of a person to a request of an MCP server; a session calls it.
 
         Args:
             request: the request of the CLI.
             cwd: the working directory of the session, for paths in the input; None for the current one.
+            own: as for `permit`.
 
         Returns:
             The answer; it is cancelled if the request waits on without the turn.
@@ -513,32 +568,28 @@ class Approvals:
             ApprovalError: the database cannot be used: the request is declined.
         """
         given = {"message": request.message, "schema": request.requested_schema}
-        call = (await _in_thread(self._call, request, cwd))._replace(tool=request.mcp_server_name, given=given)
+        call = (await _in_thread(self._call, request, cwd, own))._replace(tool=request.mcp_server_name, given=given)
         answer = await self._asked(call, request)
-        if isinstance(answer, ElicitationResult):
-            return answer
-        if isinstance(answer, Deny):
-            return ElicitationResult.decline()
-        with suppress(HackamoreError):  # the session has ended: nothing is left to interrupt
-            # Elicitations have no answer that ends the turn. In a thread the method blocks, whatever the session is.
-            await _in_thread(lambda: request.session and request.session.interrupt())
-        return ElicitationResult.cancel()
+        if isinstance(answer, str):
+            return ElicitationWaits("cancel", pending=answer)
+        return answer if isinstance(answer, ElicitationResult) else ElicitationResult.decline()
 
-    def _call(self, request: Any, cwd: str | None) -> _Call:
+    def _call(self, request: Any, cwd: str | None, own: str | None) -> _Call:
         session_id = getattr(request.session, "session_id", None)
         approvers: Any = self._approvers(request) if callable(self._approvers) else self._approvers
         tags: Any = self._tags(request) if callable(self._tags) else self._tags
         return _Call(
-            conversation=request.conversation or session_id or "",
+            conversation=own or request.conversation or session_id or "",
             session_id=session_id,
             details={name: value for name in _TOLD if (value := getattr(request, name, None)) is not None},
             cwd=os.path.abspath(cwd or os.curdir),
             approvers=_names(approvers),
             tags=_pairs(tags),
+            claimed=_OWN if own else None,
         )
 
-    async def _asked(self, call: _Call, request: Any) -> AnswerTo | None:
-        """Return the answer to a call; None if it did not come in time, or the CLI does not wait any more."""
+    async def _asked(self, call: _Call, request: Any) -> AnswerTo | str:
+        """Return the answer to a call; the id of its request if it did not come in time, or the CLI does not wait any more."""
         wait = _Wait(call)
         _waiting.add(wait.holder)
         self._waits.add(wait)
@@ -547,7 +598,7 @@ class Approvals:
             with self._courier.working():
                 answer = await self._held(wait, request)
             used = answer is not None
-            return answer
+            return wait.id if answer is None else answer
         except anyio.get_cancelled_exc_class():
             wait.withdraw = not _stops(request.session)
             raise
@@ -671,6 +722,7 @@ class Approvals:
                 tags=_text(call.tags),
                 fingerprint=mark,
                 follows=follows or (same[-1] if same else None),
+                claimed=call.claimed,
                 holder=wait.holder,
                 asked=now,
                 deadline=now + self._timeout,

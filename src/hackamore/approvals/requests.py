@@ -21,6 +21,18 @@ if TYPE_CHECKING:
 AnswerTo: TypeAlias = Allow | Deny | ElicitationResult
 
 
+class Waits(Deny, frozen=True):
+    """The denial of a call that waits on without its turn, as the request `pending`."""
+
+    pending: str = ""
+
+
+class ElicitationWaits(ElicitationResult, frozen=True):
+    """The same for a request of an MCP server."""
+
+    pending: str = ""
+
+
 class State(Member):
     """The state of a request."""
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from hackamore.messages.stream import RateLimitInfo
 
 __all__ = [
+    "ApprovalPendingError",
     "AssistantMessage",
     "AssistantMessageBody",
     "AuthenticationError",
@@ -611,12 +612,18 @@ class ResultMessage(Message, frozen=True, kw_only=True, tag="result"):
         """The source of the key or token that the CLI uses, such as `ANTHROPIC_API_KEY`; None if the CLI does not name it."""
         return None  # as `rate_limit`
 
+    @computed_once
+    def pending_approvals(self) -> tuple[str, ...]:
+        """The requests of `hackamore.Approvals` because of which the turn ended: their calls have not run, and wait for a person."""
+        return ()  # as `rate_limit`
+
     def raise_for_error(self) -> None:
         """Raise an error if the turn failed.
 
         Raises:
             AuthenticationError: the API refused the login, or the CLI has none.
             RateLimitedError: a rate limit ended the turn.
+            ApprovalPendingError: a call waits for the answer of a person.
             ResultError: it ended with another error.
         """
         if self.is_error:
@@ -654,8 +661,11 @@ class ResultError(HackamoreError):
             result: the result of a turn that failed.
 
         Returns:
-            The error, not raised: an `AuthenticationError` or `RateLimitedError`, if the login or a rate limit is the cause.
+            The error, not raised: an `AuthenticationError`, `RateLimitedError` or `ApprovalPendingError`, if the login, a rate limit or a
+            call that waits for a person is the cause.
         """
+        if result.pending_approvals:
+            return ApprovalPendingError(result)
         if _status_of(result) in REFUSED or (result.is_error and (result.result or "").startswith(_NO_LOGIN)):
             return AuthenticationError(_status_of(result), key_source=result.key_source, result=result)
         limited = _status_of(result) == _TOO_MANY or _OLD_LIMIT.match(result.result or "") is not None
@@ -686,6 +696,26 @@ class RateLimitedError(ResultError):
         else:
             advice = f"{named} needs credits: buy some, or use another account"
         self.args: tuple[Any, ...] = (f"{str(self).rstrip('.')}. {advice}.",)
+
+
+class ApprovalPendingError(ResultError):
+    """The turn ended because a call waits for the answer of a person. The call has not run.
+
+    Attributes:
+        result: the `ResultMessage`.
+        requests: the ids of the requests that wait, for `Approvals.get` and `Approvals.answer`.
+        retryable: always False: the next attempt would wait as well.
+    """
+
+    def __init__(self, result: ResultMessage) -> None:
+        super().__init__(result)
+        self.requests: tuple[str, ...] = result.pending_approvals
+        names = ", ".join(map(repr, self.requests))
+        text = (
+            f"The turn ended because a call waits for the answer of a person (request {names}). The call has not run. `Approvals.answer` "
+            "answers it, and `Approvals.answered` then returns the conversation to continue."
+        )
+        self.args: tuple[Any, ...] = (text,)
 
 
 class AuthenticationError(HackamoreError):

@@ -57,7 +57,7 @@ REFILL_SECONDS = 0.5
 """Time between the check-out of a warm process and the start of the next one: the first turn of a CLI costs about 0.4 s of processor
 time, and a start at the same moment takes a core from it."""
 
-Reason: TypeAlias = Literal["idle", "limit", "memory", "settings", "wanted", "forgotten", "drain"]
+Reason: TypeAlias = Literal["idle", "limit", "memory", "settings", "wanted", "forgotten", "drain", "approval"]
 
 
 _HELD = (State.BUSY, State.LOST)
@@ -210,6 +210,7 @@ class PoolCore:
         applied: Mapping[str, Any] = _NO_DIFFERENCES,
         spoiled: bool = False,
         interrupted: bool = False,
+        asks: bool = False,
     ) -> None:
         """Take a session back from its holder.
 
@@ -221,7 +222,9 @@ class PoolCore:
             spoiled: True if no other holder may get the process.
             interrupted: True if its open turns were interrupted: it has `INTERRUPT_SECONDS` to become quiet, and no other holder before
                 `interrupted` reports that they are over.
+            asks: True if its last turn ended because a call waits for the answer of a person.
         """
+        slot.asks = asks
         slot.used_at = now
         slot.stop_at = now + INTERRUPT_SECONDS if interrupted else math.inf
         slot.interrupted = interrupted and not quiet
@@ -299,10 +302,11 @@ class PoolCore:
             slot.interrupted = False
             self._touch(slot.conv)
 
-    def quiet(self, slot: Slot) -> None:
-        """Mark a returned session as idle, because it has become quiet."""
+    def quiet(self, slot: Slot, *, asks: bool = False) -> None:
+        """Mark a returned session as idle, because it has become quiet; `asks` as in `returned`."""
         if slot.state is State.SETTLING:
             slot.interrupted = False
+            slot.asks = asks
             self._move(slot, Trigger.QUIET)
             self._became_idle(slot)
 
@@ -622,6 +626,8 @@ class PoolCore:
             self._hibernate(slot, "drain")
         elif slot.spoiled:
             self._hibernate(slot, "settings")
+        elif slot.asks and not slot.waited_for:  # the answer may take days
+            self._hibernate(slot, "approval")
 
     def _drop_if_gone(self, slot: Slot) -> None:
         """Forget a process that is gone; the next caller of its conversation gets it resumed."""

@@ -69,10 +69,10 @@ class ConversationHibernated(PoolEvent, frozen=True, eq=False):
     Attributes:
         reason: `idle` after `idle` seconds, `limit` for `max_live`, `memory` for `memory_limit`, `settings` if its process cannot be
             used by the next holder, `wanted` if another program waits for it, `forgotten` for `pool.forget`, `drain` at the end of the
-            pool.
+            pool, `approval` if a call waits for the answer of a person.
     """
 
-    reason: Literal["idle", "limit", "memory", "settings", "wanted", "forgotten", "drain"]
+    reason: Literal["idle", "limit", "memory", "settings", "wanted", "forgotten", "drain", "approval"]
 
 
 class PoolWarned(PoolEvent, frozen=True, eq=False):

@@ -99,6 +99,7 @@ class Slot:
     said: bool = False  # a prompt was sent
     spoiled: bool = False  # no other holder may get it
     resumed: bool = False  # it continues a session
+    asks: bool = False  # its last turn ended because a call waits for the answer of a person
     caller: Waiter | None = None  # for whom it is started; None for a warm one
     ready_at: float = 0.0
     used_at: float = 0.0  # of its last return

@@ -181,6 +181,11 @@ class _UserCallbacks:
         return callee, prepare
 
     def _encode(self, question: _Question, outcome: object, request: Any) -> Answer:
+        if pending := getattr(outcome, "pending", ""):
+            conversation = self._parts.connection.conversation
+            conversation.pending_approvals += (pending,)
+            if question.option == "on_elicitation":  # first: no answer to a server ends a turn
+                self._parts.connection.exchanges.interrupt(internal=True)
         answer = question.encode(outcome, request)
         if (approval := request.approval) is not None:
             # For readers of traces; the CLI reads no field that it does not know (2.1.328, 2.1.330).

@@ -79,6 +79,7 @@ class ConversationState:
         self.background_tasks: tuple[BackgroundTask, ...] = ()  # those that run, ambient ones included
         self.last_result: ResultMessage | None = None
         self._work = Work.WORKING if state.one_way else Work.UNKNOWN  # the launch gives the prompt
+        self.pending_approvals: tuple[str, ...] = ()  # requests of this turn that wait on without it
         self._rate_limit: RateLimitInfo | None = None
         self._key_source: str | None = None
         self._state = state
@@ -111,6 +112,11 @@ class ConversationState:
     @property
     def _busy_tasks(self) -> int:
         return sum(not task.ambient for task in self.background_tasks)
+
+    @property
+    def asks(self) -> bool:
+        """True if the last turn ended because a call waits for the answer of a person."""
+        return self.last_result is not None and bool(self.last_result.pending_approvals)
 
     @property
     def api_error(self) -> str:
@@ -241,7 +247,9 @@ class ConversationState:
             vars(result)["rate_limit"] = self._rate_limit
         if result.is_error:
             vars(result)["key_source"] = self.key_source
+            vars(result)["pending_approvals"] = self.pending_approvals
         self._rate_limit = self._outbox.api_retry = None
+        self.pending_approvals = ()
         self.last_result = result
         self._state.session_id = result.session_id or self._state.session_id
         self._move_work(WorkTrigger.RESULT)

@@ -22,6 +22,7 @@ MEANINGS = {
     Cause.START: "the CLI cannot be started with these options",
     Cause.CLI: "no usable CLI, or a login that the API refuses",
     Cause.WORKSPACE: "the folder cannot be made, or its work not kept",
+    Cause.APPROVAL: "a call waits for the answer of a person",
     Cause.BUG: "`verify` raised an exception",
     Cause.LOST: "the driver or worker was killed",
     Cause.STOPPED: "the fleet was stopped",

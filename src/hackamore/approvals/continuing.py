@@ -142,7 +142,8 @@ class ConversationApprovals:
         Raises:
             ApprovalError: the database cannot be used: the call is denied.
         """
-        return await self._approvals.permit(request, cwd=cwd, own=self._key)
+        answer: Allow | Deny = await self._approvals.permit(request, cwd=cwd, own=self._key)
+        return answer
 
     async def elicit(self, request: ElicitationRequest, *, cwd: str | None = None) -> ElicitationResult:
         """Answer as `Approvals.elicit`.
@@ -157,7 +158,8 @@ class ConversationApprovals:
         Raises:
             ApprovalError: the database cannot be used: the request is declined.
         """
-        return await self._approvals.elicit(request, cwd=cwd, own=self._key)
+        answer: ElicitationResult = await self._approvals.elicit(request, cwd=cwd, own=self._key)
+        return answer
 
     def answers(self) -> Continuation | None:
         """Return the answers that no call had yet, with the prompt that makes the model repeat the calls.
@@ -168,7 +170,8 @@ class ConversationApprovals:
         Raises:
             ApprovalError: the database cannot be used.
         """
-        return self._approvals.unused(self._key)
+        found: Continuation | None = self._approvals.unused(self._key)
+        return found
 
     def withdraw(self) -> None:
         """Take back all requests that wait for an answer.

@@ -341,7 +341,9 @@ def status_(given: Mapping[str, Any], terminal: Terminal) -> int:
                 "lost": lost,
                 "next_start": min(starts, default=None),
                 "tasks_file": file,
-                "active": [{"task": row.task, "state": row.state, "attempt": row.attempt} for row in rows],
+                "active": [
+                    {"task": row.task, "state": row.state, "attempt": row.attempt, "cause": row.cause} for row in rows
+                ],
             }
         )
         return 0
@@ -363,6 +365,8 @@ def status_(given: Mapping[str, Any], terminal: Terminal) -> int:
 def _note(row: FleetRow, lost: list[str]) -> str:
     if row.task in lost:
         return "its driver is gone"
+    if row.cause == "approval" and row.error:
+        return row.error
     if row.not_before is not None:
         return f"until {row.not_before.astimezone():%Y-%m-%d %H:%M:%S} ({row.cause})"
     return ""

@@ -201,7 +201,9 @@ class FleetDisplay(_Display):
                 self._agents[event.task] = event.state, since
             else:
                 self._agents.pop(event.task, None)
-        if event.state == "waiting" and event.cause not in (None, "throttled"):
+        if event.cause == "approval":
+            self._terminal.note(one_line(f"{event.task}: {_first_line(event.error)}"), "yellow")
+        elif event.state == "waiting" and event.cause not in (None, "throttled"):
             text = f"{event.task}: attempt {event.attempt} failed ({event.cause}) and is repeated"
             self._terminal.note(one_line(f"{text}: {_first_line(event.error)}" if event.error else text), "yellow")
 

@@ -31,7 +31,7 @@ from hackamore.fleet.states import CAUSES, Cause, Opening, State, Trigger
 from hackamore.fleet.task import Answer
 from hackamore.fleet.watching import AttemptWatch
 from hackamore.fleet.workspaces import Folder
-from hackamore.messages import RateLimitedError
+from hackamore.messages import ApprovalPendingError, RateLimitedError, ResultError
 from hackamore.options.retry import CONTINUE, back_off
 from hackamore.storage.holders import process_name
 from hackamore.sync.query import query
@@ -54,6 +54,8 @@ T = TypeVar("T")
 _LONGEST_ERROR = 4_000
 _LOGGED_ERROR = 500
 _QUOTES = frozenset({Cause.VERIFY, Cause.OUTPUT, Cause.BUG})
+_APPROVALS_SECONDS = 60.0
+"""When a task that waits for a person is tried again if the database of approvals cannot be read."""
 JOURNAL_SECONDS = 30.0
 """How long a worker tries to write to a journal that fails: another program may hold it, or space may be made."""
 _PAUSE_SECONDS = (0.05, 2.0)
@@ -128,6 +130,7 @@ class AttemptRun:
         self._log = AttemptLog(order.lease)
         self._watch: AttemptWatch | None = None
         self._next: State | None = None
+        self._answers: Any = None  # of people, to calls of earlier attempts
 
     # -- from other threads --------------------------------------------------------------------------------------------
 
@@ -283,8 +286,11 @@ class AttemptRun:
         lease = self._lease
         if lease.opening is Opening.NEW:
             return self._query(self.order.task.prompt, {"session_id": self._session_id})
+        if (broker := self.order.options.approvals) is not None and hasattr(broker, "conversation"):
+            self._answers = broker.conversation(approval_key(self._journal.id, lease.task)).answers()
         try:
-            return self._query(lease.prompt or CONTINUE, {"resume": self._session_id})
+            prompt = CONTINUE if self._answers is None else self._answers.prompt
+            return self._query(lease.prompt or prompt, {"resume": self._session_id})
         except SessionNotFoundError:
             # The attempt ended before its prompt was stored.
             self._session_id = self._log.session_id = str(uuid.uuid4())
@@ -300,8 +306,11 @@ class AttemptRun:
         if self._trace is not None:
             os.makedirs(os.path.dirname(self._trace), mode=0o700, exist_ok=True)
             chosen["trace"] = self._trace
+        if (broker := options.approvals) is not None and hasattr(broker, "conversation"):
+            chosen["approvals"] = broker.conversation(approval_key(self._journal.id, self._lease.task))
         # Before the start: what may have been sent must never be sent again.
-        self._note(said=True, folder=self._folder, prompt=CONTINUE if prompt is CONTINUE else None)
+        own = prompt is CONTINUE or (self._answers is not None and prompt == self._answers.prompt)
+        self._note(said=True, folder=self._folder, prompt=prompt if own else None)
         stream = query(prompt, options.replace(**chosen), transport=self._transport)
         with self._lock:
             if self._stop_cause is not None:
@@ -337,6 +346,8 @@ class AttemptRun:
             raise _Interrupted(self._stop_cause)
         kept = [message for message in messages if message.type != "result"]
         collected = CollectResult([*kept, *results], terminal_error=problem)
+        if self._answers is not None and (problem is None or isinstance(problem, ResultError)):
+            self.order.options.approvals.done(self._answers)  # type: ignore[union-attr]
         answer = collected.run_result(self.order.task.output_type)
         output = raw_output(answer.result)
         return answer.text, None if output is None else output.decode()
@@ -434,6 +445,8 @@ class AttemptRun:
             trigger, not_before = Trigger.GIVEN_BACK, 0.0
         elif cause is Cause.CANCELLED:
             trigger, not_before = Trigger.CANCELLED, 0.0
+        elif isinstance(error, ApprovalPendingError):
+            trigger, not_before = Trigger.POSTPONED, self._asked_until(error)
         elif policy.again and failures < retry.attempts:
             trigger = Trigger.POSTPONED
             not_before = max(now, until or 0.0) + back_off(max(failures, 1), retry.backoff, retry.max_delay, uniform)
@@ -456,7 +469,9 @@ class AttemptRun:
             self._settle_self(cause)
             usd, tokens = self._new_spending()
             self.finished = True
-            if cause not in (Cause.LOST, Cause.STOPPED, Cause.CANCELLED):
+            if cause is Cause.APPROVAL:
+                self._log.info("Task %r: attempt %d waits for a person", lease.task, lease.attempt)
+            elif cause not in (Cause.LOST, Cause.STOPPED, Cause.CANCELLED):
                 # Checks quote the answer, which stays out of the log.
                 reason = cause.word if cause in _QUOTES else f"{cause.word}: {escape_terminal(text, _LOGGED_ERROR)}"
                 self._log.warning(
@@ -484,6 +499,15 @@ class AttemptRun:
             return self._without_journal(begun, cause, until, problem)
         self._remember_state(trigger, written=written)
         return self._ended(begun, cause, until, ends_fleet)
+
+    def _asked_until(self, error: ApprovalPendingError) -> float:
+        """Return when the last of the requests is answered in any case."""
+        broker: Any = self.order.options.approvals
+        try:
+            return max(float(broker.get(name).deadline) for name in error.requests)
+        except HackamoreError as problem:
+            self._log.warning("The requests of task %r cannot be read: %s", self._lease.task, problem)
+            return time.time() + _APPROVALS_SECONDS
 
     def _cause(self, error: BaseException) -> tuple[Cause, str]:
         match error:
@@ -538,6 +562,11 @@ def _feedback(error: BaseException) -> str:
         f"Your last answer was checked and not accepted:\n\n{escape_terminal(str(error), _LONGEST_ERROR)}\n\n"
         "Correct the work, and answer my first request again."
     )
+
+
+def approval_key(journal: str, task: str) -> str:
+    """Return the name of a task for people who answer its requests: the same one for all attempts, also in a new session."""
+    return f"fleet {journal[:8]}: {task}"
 
 
 def trace_path(folder: str, task: str, attempt: int) -> str:

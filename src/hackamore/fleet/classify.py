@@ -16,7 +16,7 @@ from hackamore.errors import (
     WorkspaceError,
 )
 from hackamore.fleet.states import Cause
-from hackamore.messages import AuthenticationError, RateLimitedError, ResultError
+from hackamore.messages import ApprovalPendingError, AuthenticationError, RateLimitedError, ResultError
 
 _NOT_PERMITTED = 403
 """The login works, but not for this request: other tasks may use other models."""
@@ -30,6 +30,8 @@ def cause_of(error: BaseException) -> Cause:
             return Cause.MODEL if error.status == _NOT_PERMITTED else Cause.CLI
         case RateLimitedError():
             return Cause.THROTTLED if error.retryable else Cause.MODEL
+        case ApprovalPendingError():
+            return Cause.APPROVAL
         case OutputError():
             return Cause.OUTPUT
         case ResultError():

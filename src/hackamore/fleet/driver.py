@@ -7,10 +7,10 @@ import time
 from collections import deque
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from hackamore.errors import BudgetExceededError, HackamoreError, JournalError
-from hackamore.fleet.attempt import JOURNAL_SECONDS
+from hackamore.errors import ApprovalError, BudgetExceededError, HackamoreError, JournalError
+from hackamore.fleet.attempt import JOURNAL_SECONDS, approval_key
 from hackamore.fleet.engines import Engine, ExecutorEngine, LocalEngine
 from hackamore.fleet.events import ConcurrencyChanged, FleetEvent, FleetProgress, TaskChanged, TaskFinished
 from hackamore.fleet.gate import Gate
@@ -84,6 +84,8 @@ class Driver:
         self._stopping = False
         self._halted = False
         self._reclaim_at = 0.0
+        self._asking: set[str] = set()  # tasks that wait for the answer of a person
+        self._look_at_answers_at = 0.0
         self._worker = Worker(journal, plan.transport)
         self._engine: Engine = (
             LocalEngine(self._worker) if plan.executor is None else ExecutorEngine(plan.executor, self._worker)
@@ -227,8 +229,30 @@ class Driver:
         elif not self._open and not self._running:
             return not (self._accepts or self._new)
         else:
+            if self._asking and time.monotonic() >= self._look_at_answers_at:
+                self._look_at_answers()
+                self._look_at_answers_at = time.monotonic() + _LOOK_SECONDS
             self._lease()
         return False
+
+    def _look_at_answers(self) -> None:
+        """Let tasks continue whose requests are all answered."""
+        asked: dict[int, set[str]] = {}
+        answered = []
+        for task in self._asking:
+            broker: Any = self._plan.options_of(self._tasks[task]).approvals
+            try:
+                if hasattr(broker, "waiting") and id(broker) not in asked:
+                    asked[id(broker)] = broker.waiting()
+            except ApprovalError as error:
+                logger.warning("The approvals of a fleet fail: %s", error, extra={"code": "APPROVALS_FAILED"})
+                return
+            if approval_key(self._journal.id, task) not in asked.get(id(broker), ()):
+                answered.append(task)
+        self._journal.wake(answered)
+        for task in answered:
+            self._asking.discard(task)
+            self._queue.put(task)
 
     def _pause(self) -> float:
         now = time.time()
@@ -260,6 +284,8 @@ class Driver:
         specs = [(task.id, spec_of(task, plan.options_of(task), plan.retry_of(task), journal.salt)) for task in tasks]
         unfinished = journal.add(specs)
         self._open.update(unfinished)
+        if journal.counts()[State.WAITING.word]:
+            self._asking |= journal.asking() & unfinished
         now = time.time()
         for task in tasks:
             if task.id in unfinished:
@@ -399,6 +425,11 @@ class Driver:
         if change.state not in _HELD and (change.task, change.attempt) in self._running:
             self._awaited[change.task, change.attempt] = time.monotonic()
         self._queue.put(change.task, 0.0 if change.state in _WAITS else inf)
+        self._asking.discard(change.task)
+        if change.cause == Cause.APPROVAL.word and change.state == State.WAITING.word:
+            self._asking.add(change.task)
+        if change.state == State.CANCELLED.word:
+            self._take_requests_back(change.task)
         if change.state in _OVER:
             if change.task in self._open:
                 self._open.discard(change.task)
@@ -421,6 +452,14 @@ class Driver:
                 at=change.at,
             )
         )
+
+    def _take_requests_back(self, task: str) -> None:
+        broker: Any = self._plan.options_of(self._tasks[task]).approvals
+        if hasattr(broker, "conversation"):
+            try:
+                broker.conversation(approval_key(self._journal.id, task)).withdraw()
+            except ApprovalError as error:
+                logger.warning("The approvals of a fleet fail: %s", error, extra={"code": "APPROVALS_FAILED"})
 
     def _is_reported_here(self, task: str, attempt: int) -> bool:
         mine, self._last_leased[task] = self._last_leased.get(task), 0

@@ -118,6 +118,8 @@ class Cause(_Word):
     """There is no CLI, or not one that can be used: no task can be started."""
     WORKSPACE = auto()
     """The folder for the attempt cannot be made or finished."""
+    APPROVAL = auto()
+    """A call waits for the answer of a person."""
     BUG = auto()
     """The function that checks the answer raised an exception, or the fleet itself did."""
     LOST = auto()
@@ -155,6 +157,7 @@ CAUSES: dict[Cause, Policy] = {
     Cause.START: Policy(again=False, counted=True),
     Cause.CLI: Policy(again=True, counted=False),
     Cause.WORKSPACE: Policy(again=False, counted=True),
+    Cause.APPROVAL: Policy(again=True, counted=False),
     Cause.BUG: Policy(again=False, counted=True),
     Cause.LOST: Policy(again=True, counted=False),
     Cause.STOPPED: Policy(again=True, counted=False),

@@ -624,6 +624,18 @@ class Journal:
         found: dict[str, int] = dict(self._look("SELECT state, tasks FROM counts"))
         return {state.word: found[state.word] for state in State}
 
+    def asking(self) -> set[str]:
+        """Return the tasks that wait for the answer of a person."""
+        sql = "SELECT id FROM tasks WHERE state = 'waiting' AND cause = 'approval' AND not_before > 0"
+        return {task for (task,) in self._look(sql)}
+
+    @_whole
+    def wake(self, cursor: Cursor, tasks: Collection[str]) -> None:
+        """Let tasks that wait for the answer of a person be due now."""
+        for task in tasks:
+            sql = "UPDATE tasks SET not_before = 0 WHERE id = :task AND state = 'waiting' AND cause = 'approval'"
+            cursor.rows(sql, task=task)
+
     def lost(self) -> list[str]:
         """Return the tasks in the hands of drivers and workers that are known to be gone; the next run takes them."""
         found = self._look(

@@ -20,7 +20,7 @@ import pytest
 
 from hackamore import Approvals, Deny
 from hackamore.approvals.links import Links, verify
-from tests.approvals.asking import ask
+from tests.approvals.announced import ask
 from tests.conftest import PROJECT
 from tests.contract import shows
 

@@ -50,7 +50,7 @@ class Continuation(msgspec.Struct, frozen=True):
             else:
                 lines.append(f"The call of {name} was answered. Make it again now, with exactly the same arguments.")
         lines.append(
-            "If this conversation does not show such a call, a restart has lost it: do not guess it, and say so."
+            "If this conversation does not show such a call, a restart has lost it: do not guess it, and report that."
         )
         return "A person has answered what you were waiting for.\n" + "\n".join(lines)
 
@@ -73,7 +73,7 @@ class Answered:
 
 
 class _Loop:
-    """One loop. It is no generator: those of an event loop are closed late, or never."""
+    """One loop. It is not a generator: those of an event loop are closed late, or never."""
 
     def __init__(self, approvals: Any) -> None:
         self._approvals = approvals
@@ -174,7 +174,7 @@ class ConversationApprovals:
         return found
 
     def withdraw(self) -> None:
-        """Take back all requests that wait for an answer.
+        """Cancel all requests that wait for an answer.
 
         Raises:
             ApprovalError: the database cannot be used.

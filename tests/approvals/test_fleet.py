@@ -16,7 +16,6 @@ from hackamore import Allow, Approvals, Options
 from hackamore.cli.app import run_app
 from hackamore.fleet import Fleet, Task, TaskChanged, TaskFinished
 from hackamore.testing import Repeat, ScriptedModel
-from tests.approvals.test_real_cli import opened
 from tests.approvals.waiting import PROJECT, wait_until, writer
 from tests.contract import shows
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from tests.conftest import RealCLI
     from tests.real_cli.conftest import Driving
 
-__all__ = ["opened"]
 Open = Callable[..., Approvals]
 
 

@@ -16,7 +16,6 @@ from hackamore.aio.pool import CheckOut
 from hackamore.permissions import decode_permission_request
 from hackamore.pool import ConversationHibernated
 from hackamore.testing import Repeat, ScriptedModel
-from tests.approvals.test_real_cli import opened
 from tests.approvals.waiting import LOST, start, wait_until, writer
 from tests.contract import shows
 from tests.support.leaks import alive
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from tests.real_cli.conftest import Driving
     from tests.support.shell import Shell
 
-__all__ = ["opened"]
 Open = Callable[..., Approvals]
 
 

@@ -52,17 +52,11 @@ _HEADERS = {
 
 
 class Link(NamedTuple):
-    """The content of a token.
-
-    Attributes:
-        request: the id of the request.
-        person: the name of the person who may answer it.
-        expires: seconds since 1970.
-    """
+    """The content of a token."""
 
     request: str
     person: str
-    expires: float
+    expires: float  # seconds since 1970
 
 
 class LinkError(ApprovalError):
@@ -103,48 +97,19 @@ class Links:
         if message.get("event") not in ("asked", "reminder"):
             return {}
         people, ends = message.get("approvers") or (), message["deadline"]
-        return {each: f"{self._url}/link/{_sign(self._secret, Link(message['id'], each, ends))}" for each in people}
+        return {each: f"{self._url}/link/{sign(self._secret, message['id'], each, ends)}" for each in people}
 
 
 def sign(secret: str | bytes, request: str, person: str, expires: float) -> str:
-    """Return a token for a link.
-
-    Args:
-        secret: at least 32 characters or bytes.
-        request: the id of the request.
-        person: the name of the person who may answer it.
-        expires: seconds since 1970; usually `deadline` of the request.
-
-    Returns:
-        The token: letters, digits, `-`, `_` and a dot.
-
-    Raises:
-        ValueError: the secret is too short.
-    """
-    return _sign(_key(secret), Link(request, person, expires))
+    """Return a token for a link: letters, digits, `-`, `_` and a dot. `expires` is in seconds since 1970, as `deadline` of a request."""
+    payload = base64.urlsafe_b64encode(msgspec.json.encode((request, person, float(expires)))).decode().rstrip("=")
+    return f"{payload}.{_mac(_key(secret), payload)}"
 
 
 def verify(secret: str | bytes, token: str, *, person: str | None = None, now: float | None = None) -> Link:
-    """Return the content of a token.
-
-    Args:
-        secret: the secret that signed it.
-        token: the token.
-        person: the person who uses it, if a login says who; None believes the token.
-        now: seconds since 1970; None for now.
-
-    Returns:
-        The content.
-
-    Raises:
-        LinkError: the token is changed, over, or that of another person.
-        ValueError: the secret is too short.
-    """
-    key = _key(secret)
+    """Return the content of a token; raise LinkError if it is changed, over, or not that of `person`, whom a login knows."""
     payload, _, given = token.partition(".")
-    if not hmac.compare_digest(
-        _mac(key, payload.encode("utf-8", "replace")).encode(), given.encode("utf-8", "replace")
-    ):
+    if not hmac.compare_digest(_mac(_key(secret), payload).encode(), given.encode("utf-8", "replace")):
         raise LinkError("This link is not valid. Copy it whole from its message.", 404)
     link = Link(*msgspec.json.decode(base64.urlsafe_b64decode(payload + "=="), type=tuple[str, str, float]))
     if (time.time() if now is None else now) >= link.expires:
@@ -232,42 +197,32 @@ def _answer(request: ApprovalRequest, fields: dict[str, list[str]]) -> AnswerTo:
     answer, message = fields.get("answer"), fields.get("message", [""])[0]
     if answer == ["deny"]:
         return ElicitationResult.decline() if request.kind == "elicitation" else Deny(message or "A person denied it.")
-    if answer != ["allow"] or request.kind == "elicitation":
+    if answer != ["allow"] or not _allowable(request):
         raise LinkError("The answer must be one of those that the form offers. Nothing was changed.", 422)
-    if request.kind != "question":
-        return Allow()
-    chosen: dict[str, str] = {}
-    for number, (question, labels) in enumerate(_questions(request)):
-        picked = [int(each) for each in fields.get(f"q{number}", ()) if each.isdecimal() and int(each) < len(labels)]
-        if not picked:
-            raise LinkError("Choose an answer to each question: go back. Nothing was changed.", 422)
-        chosen[question] = ", ".join(labels[each] for each in picked)
-    return Allow({**request.input, "answers": chosen})
+    return Allow()
 
 
-def _questions(request: ApprovalRequest) -> list[tuple[str, list[str]]]:
-    return [
-        (each["question"], [option["label"] for option in each["options"]])
-        for each in request.input.get("questions", ())
-    ]
+def _allowable(request: ApprovalRequest) -> bool:
+    """Return whether a yes is a whole answer."""
+    return request.kind in ("tool", "plan")
 
 
 def _form(request: ApprovalRequest) -> str:
     ends = datetime.fromtimestamp(request.deadline, UTC)
     facts = [request.reason, f"Conversation: {request.conversation}", f"Answer before {ends:%Y-%m-%d %H:%M} UTC."]
-    asked = ""
-    for number, (question, labels) in enumerate(_questions(request) if request.kind == "question" else ()):
-        kind = "checkbox" if request.input["questions"][number].get("multiSelect") else "radio"
-        inputs = "".join(
-            f'<div><label><input type="{kind}" name="q{number}" value="{at}"> {_shown(label)}</label></div>'
-            for at, label in enumerate(labels)
+    yes = '<button name="answer" value="allow">Allow</button>'
+    if not _allowable(request):
+        yes, facts = (
+            "",
+            [
+                *facts,
+                "This link can only deny it: a yes needs fields that the page and `hackamore approvals answer` have.",
+            ],
         )
-        asked += f"<fieldset><legend>{_shown(question)}</legend>{inputs}</fieldset>"
-    yes = '<button name="answer" value="allow">Allow</button>' if request.kind != "elicitation" else ""
     return (
         "".join(f"<p>{_shown(fact)}</p>" for fact in facts if fact)
         + f"<pre>{_shown(json.dumps(request.input, indent=2, ensure_ascii=False))}</pre>"
-        + f'<form method="post">{asked}<p><input name="message" maxlength="2000" placeholder="Reason of a denial" '
+        + '<form method="post"><p><input name="message" maxlength="2000" placeholder="Reason of a denial" '
         + f'aria-label="Reason of a denial"></p>{yes}<button name="answer" value="deny">Deny</button></form>'
     )
 
@@ -292,14 +247,6 @@ def _key(secret: str | bytes) -> bytes:
     return key
 
 
-def _sign(key: bytes, link: Link) -> str:
-    payload = (
-        base64.urlsafe_b64encode(msgspec.json.encode((link.request, link.person, float(link.expires))))
-        .decode()
-        .rstrip("=")
-    )
-    return f"{payload}.{_mac(key, payload.encode())}"
-
-
-def _mac(key: bytes, payload: bytes) -> str:
-    return base64.urlsafe_b64encode(hmac.digest(key, _DOMAIN + payload, "sha256")).decode().rstrip("=")
+def _mac(key: bytes, payload: str) -> str:
+    signed = hmac.digest(key, _DOMAIN + payload.encode("utf-8", "replace"), "sha256")
+    return base64.urlsafe_b64encode(signed).decode().rstrip("=")

@@ -45,24 +45,10 @@ def list_(given: Mapping[str, Any], terminal: Terminal) -> int:
     """List the requests that wait."""
     with _opened(given) as approvals:
         found = approvals.pending(by=given["by"], conversation=given["conversation"])
-    if given["as_json"]:
-        terminal.json([_as_json(each) for each in found])
-        return 0
     now = time.time()
-    heads = ("ID", "TOOL", "CONVERSATION", "WAITS", "LEFT", "REQUEST")
-    rows = (
-        [
-            each.id,
-            each.tool,
-            each.conversation,
-            duration(now - each.asked_at),
-            duration(each.deadline - now),
-            _brief(each),
-        ]
-        for each in found
-    )
-    write_table(terminal, heads, rows)
-    if not found:
+    rows = [[duration(now - each.asked_at), duration(each.deadline - now)] for each in found]
+    _table(terminal, given, found, ("WAITS", "LEFT"), rows)
+    if not found and not given["as_json"]:
         terminal.note("No request waits. `hackamore approvals history` shows those that were answered.")
     return 0
 
@@ -74,25 +60,23 @@ def history_(given: Mapping[str, Any], terminal: Terminal) -> int:
         raise OptionsError(f"`--limit` must be 1 or more, got {limit}.", field="limit")
     with _opened(given) as approvals:
         found = approvals.history(by=given["by"], conversation=given["conversation"], limit=limit)
+    rows = [[_when(each.asked_at), each.state, _verdict(each), each.answered_by or ""] for each in found]
+    _table(terminal, given, found, ("ASKED", "STATE", "ANSWER", "BY"), rows)
+    return 0
+
+
+def _table(
+    terminal: Terminal,
+    given: Mapping[str, Any],
+    found: list[ApprovalRequest],
+    heads: tuple[str, ...],
+    rows: list[list[str]],
+) -> None:
     if given["as_json"]:
         terminal.json([_as_json(each) for each in found])
-        return 0
-    heads = ("ID", "TOOL", "CONVERSATION", "ASKED", "STATE", "ANSWER", "BY", "REQUEST")
-    rows = (
-        [
-            each.id,
-            each.tool,
-            each.conversation,
-            _when(each.asked_at),
-            each.state,
-            _verdict(each),
-            each.answered_by or "",
-            _brief(each),
-        ]
-        for each in found
-    )
-    write_table(terminal, heads, rows)
-    return 0
+        return
+    cells = [[each.id, each.tool, each.conversation, *row, _brief(each)] for each, row in zip(found, rows, strict=True)]
+    write_table(terminal, ("ID", "TOOL", "CONVERSATION", *heads, "REQUEST"), cells)
 
 
 def show_(given: Mapping[str, Any], terminal: Terminal) -> int:
@@ -103,21 +87,12 @@ def show_(given: Mapping[str, Any], terminal: Terminal) -> int:
         terminal.json(_as_json(request))
         return 0
     facts = {
-        "id": request.id,
-        "kind": request.kind,
-        "tool": request.tool,
-        "conversation": request.conversation,
-        "state": request.state,
-        "reason": request.reason,
-        "approvers": ", ".join(request.approvers) if request.approvers is not None else "",
-        "tags": ", ".join(f"{name}={value}" for name, value in request.tags.items()),
-        "asked": _when(request.asked_at),
-        "deadline": _when(request.deadline),
-        "follows": request.follows or "",
-        "answer": " ".join(
-            filter(None, (_verdict(request), f"by {request.answered_by}" if request.answered_by else ""))
-        ),
+        name: getattr(request, name) or ""
+        for name in ("id", "kind", "tool", "conversation", "state", "reason", "follows")
     }
+    facts |= {"asked": _when(request.asked_at), "deadline": _when(request.deadline)}
+    facts |= {"approvers": ", ".join(request.approvers or ()), "tags": ", ".join(map("=".join, request.tags.items()))}
+    facts["answer"] = f"{_verdict(request)} by {request.answered_by}" if request.answered_by else ""
     for name, text in facts.items():
         if text:
             terminal.parts((f"{name:13}", "bold"), (one_line(text), ""), hang=13)

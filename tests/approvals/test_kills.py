@@ -220,7 +220,7 @@ class Round:
         """Reach the step, kill the host or the CLI, and let other processes end the work."""
         host = self.part("host")
         host.command("prompt")
-        assert host.wait("sent")
+        assert (line := host.wait("sent", "over")) == "sent", line
         lost = self._reach(host)
         before = self.records()
         victim = self.chance.choice(["host", "cli"])

@@ -18,6 +18,7 @@ import secrets
 import threading
 import time
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import anyio
@@ -48,8 +49,10 @@ from hackamore.errors import ApprovalError, escape_terminal
 from hackamore.options.bounds import checked_timeout
 from hackamore.permissions import Allow, Deny, PermissionRequest
 from hackamore.runtime.log import logger
+from hackamore.runtime.threads import Call
 from hackamore.storage.holders import holder_name, process_name, runs
 from hackamore.storage.postgres_store import open_store
+from hackamore.storage.sqlite import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -64,7 +67,7 @@ _INSERT = (
 _POLL_SECONDS = 0.25
 """A person does not notice it. One read serves all callbacks of an object."""
 _STALE_SECONDS = 2.0
-"""After this without a read by another callback, each one reads for itself: the database may be slow, or the process a fork."""
+"""After this without a read, each callback reads for itself: the database may be slow, or the process a fork."""
 _WARM_SECONDS = 5.0
 """A callback that still waits takes its answer within `_POLL_SECONDS`: after this, none waits, also on another machine."""
 _CLAIM_SECONDS = 900.0
@@ -411,21 +414,19 @@ class Approvals:
             ApprovalError: the database cannot be used.
         """
 
+        self._end_claim(continuation, lapse=True)
+
+    def _end_claim(self, continuation: Continuation, *, lapse: bool) -> None:
+        """Let the answers that no call has used lapse, or be claimed again."""
+
         def work(cursor: Cursor) -> None:
-            for each in self._claimed(cursor, continuation):
-                self._move(cursor, each, Trigger.LAPSE)
+            for each in continuation.requests:
+                mine = "SELECT 1 FROM requests WHERE id = :id AND state = 'answered' AND claimed = :me"
+                if cursor.rows(mine, id=each.id, me=_me()) and lapse:
+                    self._move(cursor, self._one(cursor, each.id), Trigger.LAPSE)
+                cursor.rows("UPDATE requests SET claimed = NULL WHERE id = :id AND claimed = :me", id=each.id, me=_me())
 
         self._store.transaction(work)
-
-    def _claimed(self, cursor: Cursor, continuation: Continuation) -> list[ApprovalRequest]:
-        """Return the requests of a claim of this process that no call has used."""
-        rows = cursor.rows(
-            f"SELECT {COLUMNS} FROM requests WHERE conversation = :key AND state = 'answered' AND claimed = :me",
-            key=continuation.conversation,
-            me=_me(),
-        )
-        names = {each.id for each in continuation.requests}
-        return [request for row in rows if (request := request_of(row)).id in names]
 
     def release(self, continuation: Continuation) -> None:
         """Give back a conversation that could not be continued: `claim` returns it again, in this process or another one.
@@ -436,12 +437,7 @@ class Approvals:
         Raises:
             ApprovalError: the database cannot be used.
         """
-
-        def work(cursor: Cursor) -> None:
-            for each in self._claimed(cursor, continuation):
-                cursor.rows("UPDATE requests SET claimed = NULL WHERE id = :id", id=each.id)
-
-        self._store.transaction(work)
+        self._end_claim(continuation, lapse=False)
 
     def answered(self) -> Answered:
         """Return the conversations that can be continued, one at a time, for ever. Several loops and processes share them.
@@ -599,8 +595,9 @@ class Approvals:
                 answer = await self._held(wait, request)
             used = answer is not None
             return wait.id if answer is None else answer
-        except anyio.get_cancelled_exc_class():
-            wait.withdraw = not _stops(request.session)
+        except BaseException as error:
+            # A call that a failure has denied needs no answer any more.
+            wait.withdraw = isinstance(error, Exception) or not _stops(request.session)
             raise
         finally:
             wait.over = True
@@ -643,8 +640,8 @@ class Approvals:
             late = now >= last or time.time() >= deadline
             cold = wait.cold or request.cancelled or now >= until
             try:
-                if late or cold or await self._is_over(wait.id):
-                    seconds = min(_DATABASE_SECONDS, max(min(until, last) - now, _LAST_SECONDS))
+                seconds = min(_DATABASE_SECONDS, max(min(until, last) - now, _LAST_SECONDS))
+                if late or cold or await self._is_over(wait.id, seconds):
                     found: _Taken = await self._use(seconds, self._take, wait, deadline if late else 0.0)
                     if found[0] is not State.WAITING:
                         return found
@@ -654,7 +651,7 @@ class Approvals:
                 if late or cold or not error.retryable or now - failing > _FAILING_SECONDS:
                     raise
             if cold:
-                for each in self._waits if now >= until else ():
+                for each in tuple(self._waits) if now >= until else ():
                     # The turn ends for all of its calls, also those of subagents.
                     each.cold = each.cold or each.call.conversation == wait.call.conversation
                 wait.withdraw = not wait.cold and not _stops(request.session)
@@ -662,10 +659,10 @@ class Approvals:
             # Thousands that wait share a processor with those that work.
             await anyio.sleep(_POLL_SECONDS * (1 + len(self._waits) / 500))
 
-    async def _is_over(self, name: str) -> bool:
+    async def _is_over(self, name: str, seconds: float) -> bool:
         """Return whether a request may have an answer. Of all callbacks of this object, one reads the database."""
         if time.monotonic() - self._looked > _POLL_SECONDS and not self._reading.locked():
-            await self._use(_DATABASE_SECONDS, self._read)
+            await self._use(seconds, self._read)
         return name not in self._pending or time.monotonic() - self._looked > _STALE_SECONDS
 
     def _read(self) -> None:
@@ -681,9 +678,7 @@ class Approvals:
         """Call a method that uses the database in a worker thread, which is left alone if it takes too long."""
         with anyio.move_on_after(seconds):
             return await _in_thread(work, *arguments)
-        error = ApprovalError(f"The database of approvals {self._store.title!r} did not answer within {seconds:g} s.")
-        error.retryable = True
-        raise error
+        raise KIND.failed(self._store.title, StorageError(f"did not answer within {seconds:g} s.", "failed"))
 
     def _open(self, wait: _Wait, follows: str | None) -> ApprovalRequest:
         """Return the request for a call: that of an earlier process, or a new one, which is written down before anybody is asked."""
@@ -767,12 +762,10 @@ class Approvals:
         """Free a request that a callback does not wait for any more; after an interruption of its turn, take it back."""
 
         def work(cursor: Cursor) -> None:
-            request = self._one(cursor, wait.id)
-            free = "UPDATE requests SET holder = NULL WHERE id = :id AND holder = :me"
-            mine = cursor.rows("SELECT 1 FROM requests WHERE id = :id AND holder = :me", id=wait.id, me=wait.holder)
-            if mine and wait.withdraw and request.state in ("waiting", "answered"):
-                self._move(cursor, request, Trigger.WITHDRAW)
-            cursor.rows(free, id=wait.id, me=wait.holder)
+            mine = "SELECT 1 FROM requests WHERE id = :id AND holder = :me AND state IN ('waiting', 'answered')"
+            if wait.withdraw and cursor.rows(mine, id=wait.id, me=wait.holder):
+                self._move(cursor, self._one(cursor, wait.id), Trigger.WITHDRAW)
+            cursor.rows("UPDATE requests SET holder = NULL WHERE id = :id AND holder = :me", id=wait.id, me=wait.holder)
 
         self._store.transaction(work)
 
@@ -853,11 +846,17 @@ def _holds(holder: str | None, *, unknown: bool = False) -> bool:
 
 
 async def _in_thread(work: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function in a thread that does not keep the program from ending."""
     try:
         limiter = _limiter.get()
     except LookupError:
         _limiter.set(limiter := anyio.CapacityLimiter(_THREADS))
-    return await anyio.to_thread.run_sync(work, *arguments, abandon_on_cancel=True, limiter=limiter)
+    async with limiter:
+        call = Call(partial(work, *arguments))
+        try:
+            return await call.wait()
+        finally:
+            call.leave()
 
 
 def _me() -> str:

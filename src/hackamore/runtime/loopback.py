@@ -18,6 +18,7 @@ from hackamore.runtime.log import logger
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from io import BufferedIOBase
 
     from _typeshed import WriteableBuffer
 
@@ -95,6 +96,7 @@ class LoopbackHandler(BaseHTTPRequestHandler):
     """Answers a request."""
 
     server: LoopbackServer
+    rfile: BufferedIOBase
     server_version = "hackamore"
     sys_version = ""
 

@@ -15,7 +15,7 @@ import anyio
 import anyio.to_thread
 
 import hackamore
-from hackamore import Allow, ApprovalError, Approvals, Deny, HackamoreError, Options
+from hackamore import Allow, ApprovalError, Approvals, Deny, ElicitationResult, HackamoreError, Options
 
 ANSWERS: dict[str, Allow | Deny] = {"yes": Allow(), "no": Deny("No.")}
 
@@ -70,6 +70,24 @@ def page(given: dict[str, Any]) -> None:
             say("answered")
 
 
+def person(given: dict[str, Any]) -> None:
+    """Answer what the model or a server asks: a line lets it answer the next request, once there is one."""
+    approvals = Approvals(given["address"])
+    say("ready")
+    for _ in sys.stdin:
+        while not (found := approvals.pending()):
+            time.sleep(0.01)  # another process asks
+        request = found[0]
+        answer: Allow | ElicitationResult = Allow()
+        if request.kind == "elicitation":
+            answer = ElicitationResult.accept({"drink": "tea"})
+        elif request.kind == "question":
+            [question] = request.input["questions"]
+            answer = Allow({**request.input, "answers": {question["question"]: question["options"][0]["label"]}})
+        approvals.answer(request.id, answer, by="ada")
+        say("answered", request.kind)
+
+
 def notifier(given: dict[str, Any]) -> None:
     """Read requests all the time."""
     approvals = Approvals(given["address"])
@@ -94,7 +112,7 @@ def main() -> None:
     if role == "host":
         anyio.run(host, given, backend=given["backend"])
     else:
-        {"page": page, "notifier": notifier, "holder": holder}[role](given)
+        {"page": page, "person": person, "notifier": notifier, "holder": holder}[role](given)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -11,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import hackamore
-from hackamore import Allow, ApprovalPendingError, Approvals, Deny, sync
+from hackamore import Allow, ApprovalPendingError, Approvals, Deny, ElicitationResult, sync
 from hackamore.aio.pool import CheckOut
 from hackamore.permissions import decode_permission_request
 from hackamore.pool import ConversationHibernated
-from hackamore.testing import Repeat, ScriptedModel
+from hackamore.testing import Repeat, Reply, ScriptedModel, ToolCall
+from tests.answering.test_dialogs import SERVER
 from tests.approvals.waiting import LOST, start, wait_until, writer
 from tests.contract import shows
 from tests.support.leaks import alive
@@ -213,3 +215,75 @@ def test_a_conversation_that_could_not_be_continued_comes_again(opened: Open) ->
     with pytest.raises(RuntimeError, match="no room"):
         asyncio.run(fails())
     assert opened().claim() is not None
+
+
+@shows("approvals.pool.servers")
+def test_a_request_of_a_server_waits_and_its_answer_reaches_the_repeated_call(
+    shell: Shell, driving: Driving, real_cli: RealCLI, opened: Open, tmp_path: Path
+) -> None:
+    approvals, program = opened(hold=0.1), real_cli.directory / "server.py"
+    program.write_text(SERVER)
+    call = Reply(ToolCall("mcp__ask__greet"))
+
+    async def scenario() -> None:
+        with ScriptedModel(call, call, Repeat("Done.")) as model:
+            options = driving(
+                model,
+                approvals=approvals,
+                settings='{"permissions": {"allow": ["mcp__ask__greet"]}}',
+                mcp_servers={"ask": {"command": sys.executable, "args": [str(program)]}},
+            )
+            pool = pool_of(shell, options, tmp_path)
+            await enter(pool)
+            result = await talk(pool, "anna", "Greet me.")
+            [request] = approvals.pending()
+            assert (request.kind, request.tool, result.pending_approvals) == ("elicitation", "ask", (request.id,))
+            opened().answer(request.id, ElicitationResult.accept({"name": "Ann"}), by="ada")
+            waiting = approvals.claim()
+            assert waiting is not None
+            result = await talk(pool, waiting.conversation, waiting.prompt)
+            assert (result.text, result.pending_approvals) == ("Done.", ())
+            assert "Ann" in model.requests[-1].newest_text
+            await leave(pool)
+
+    async def talk(pool: Any, key: str, prompt: str) -> Any:
+        block = pool.conversation(key)
+        session = await enter(block)
+        while (await got(session.get_mcp_status())).mcp_servers[0].status == "pending":
+            await shell.let_others_run()
+        result = await got((await got(session.send(prompt))).result())
+        await leave(block)
+        return result
+
+    shell.play(scenario)
+    assert [request.state for request in approvals.history()] == ["used"]
+
+
+@shows("approvals.pool.stopped")
+def test_a_request_outlives_the_stop_of_its_pool(
+    shell: Shell, driving: Driving, real_cli: RealCLI, opened: Open, tmp_path: Path
+) -> None:
+    approvals, target = opened(), real_cli.cwd / "made.txt"
+
+    async def scenario() -> None:
+        with ScriptedModel(Repeat(writer)) as model:
+            pool = pool_of(shell, driving(model, approvals=approvals), tmp_path)
+            await enter(pool)
+            block = pool.conversation("anna", on_leave="finish")
+            session = await enter(block)
+            await got(session.send(f"Write {target}"))
+            until = time.monotonic() + patience(30)
+            while not approvals.pending():
+                assert time.monotonic() < until
+                await shell.let_others_run()
+            await leave(block)
+            await leave(pool)
+            [request] = approvals.pending()
+            opened().answer(request.id, Allow(), by="ada")
+            other = pool_of(shell, driving(model, approvals=approvals), tmp_path)
+            await enter(other)
+            assert (await continue_one(shell, approvals, other)).text == "Done."
+            await leave(other)
+
+    shell.play(scenario)
+    assert target.read_text() == "one"

@@ -471,9 +471,14 @@ class Approvals:
             key: the name of the conversation.
 
         Returns:
-            An object with the methods `permit` and `elicit`, and the answers of this conversation.
+            The value, and the answers of this conversation.
         """
-        return ConversationApprovals(self, key)
+        return ConversationApprovals(
+            partial(self.permit, own=key),
+            partial(self.elicit, own=key),
+            partial(self._unused, key),
+            partial(self._withdraw_all, key),
+        )
 
     def waiting(self) -> set[str]:
         """Return the names of the conversations that have a request without an answer.
@@ -488,30 +493,11 @@ class Approvals:
         sql = "SELECT DISTINCT conversation FROM requests WHERE state = 'waiting'"
         return {key for (key,) in self._store.look(lambda cursor: cursor.rows(sql))}
 
-    def unused(self, key: str) -> Continuation | None:
-        """Return the answers of a conversation that no call had yet.
-
-        Args:
-            key: the name of the conversation.
-
-        Returns:
-            The answers; None if there are none.
-
-        Raises:
-            ApprovalError: the database cannot be used.
-        """
+    def _unused(self, key: str) -> Continuation | None:
         found = self._listed("state = 'answered'", key)
         return Continuation(key, found[-1].session_id, tuple(found)) if found else None
 
-    def withdraw_all(self, key: str) -> None:
-        """Cancel all requests of a conversation that wait for an answer.
-
-        Args:
-            key: the name of the conversation.
-
-        Raises:
-            ApprovalError: the database cannot be used.
-        """
+    def _withdraw_all(self, key: str) -> None:
         for request in self.pending(conversation=key):
             with suppress(ApprovalError):  # it has been answered meanwhile
                 self.withdraw(request.id)

@@ -1,4 +1,4 @@
-"""Conversations that continue: the iterator of `Approvals.answered`, and the part of a broker for a runner that continues by itself."""
+"""Conversations that continue: the loops of `Approvals.answered`, and those that their runner continues."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 import weakref
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anyio
 import anyio.to_thread
@@ -16,11 +16,11 @@ from hackamore.errors import escape_terminal
 from hackamore.permissions import Deny
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
     from hackamore.approvals.requests import ApprovalRequest
-    from hackamore.dialogs import ElicitationRequest, ElicitationResult
-    from hackamore.permissions import Allow, PermissionRequest
+    from hackamore.dialogs import ElicitationResult
+    from hackamore.permissions import Allow
 
 LOOK_SECONDS = 0.5
 """How often the database is read for conversations that were answered."""
@@ -117,66 +117,17 @@ def _take(loop: weakref.ref[_Loop]) -> Continuation | None:
     return None if found is None else found.take()
 
 
-class ConversationApprovals:
-    """Approvals of one conversation that its runner continues by itself, as a fleet does. It is a value of the option `approvals`.
+class ConversationApprovals(NamedTuple):
+    """A value of the option `approvals` for one conversation that its runner continues by itself, as a fleet does.
 
-    Args:
-        approvals: the `Approvals`, which makes this object.
-        key: the name of the conversation.
+    Attributes:
+        permit: answers permission requests, as `Approvals.permit`.
+        elicit: answers requests of MCP servers, as `Approvals.elicit`.
+        answers: returns the answers that no call had yet, as a `Continuation`; None if there are none.
+        withdraw: cancels the requests that wait for an answer.
     """
 
-    def __init__(self, approvals: Any, key: str) -> None:
-        self._approvals = approvals
-        self._key = key
-
-    async def permit(self, request: PermissionRequest, *, cwd: str | None = None) -> Allow | Deny:
-        """Answer as `Approvals.permit`.
-
-        Args:
-            request: the request of the CLI.
-            cwd: the working directory of the session.
-
-        Returns:
-            The answer.
-
-        Raises:
-            ApprovalError: the database cannot be used: the call is denied.
-        """
-        answer: Allow | Deny = await self._approvals.permit(request, cwd=cwd, own=self._key)
-        return answer
-
-    async def elicit(self, request: ElicitationRequest, *, cwd: str | None = None) -> ElicitationResult:
-        """Answer as `Approvals.elicit`.
-
-        Args:
-            request: the request of the CLI.
-            cwd: the working directory of the session.
-
-        Returns:
-            The answer.
-
-        Raises:
-            ApprovalError: the database cannot be used: the request is declined.
-        """
-        answer: ElicitationResult = await self._approvals.elicit(request, cwd=cwd, own=self._key)
-        return answer
-
-    def answers(self) -> Continuation | None:
-        """Return the answers that no call had yet, with the prompt that makes the model repeat the calls.
-
-        Returns:
-            The answers; None if there are none.
-
-        Raises:
-            ApprovalError: the database cannot be used.
-        """
-        found: Continuation | None = self._approvals.unused(self._key)
-        return found
-
-    def withdraw(self) -> None:
-        """Cancel all requests that wait for an answer.
-
-        Raises:
-            ApprovalError: the database cannot be used.
-        """
-        self._approvals.withdraw_all(self._key)
+    permit: Callable[..., Awaitable[Allow | Deny]]
+    elicit: Callable[..., Awaitable[ElicitationResult]]
+    answers: Callable[[], Continuation | None]
+    withdraw: Callable[[], None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hackamore.checked.schemas import OutputError
 from hackamore.errors import (
+    ApprovalError,
     BudgetError,
     BudgetExceededError,
     CLINotFoundError,
@@ -48,6 +49,8 @@ def cause_of(error: BaseException) -> Cause:
             return Cause.OVERLOADED if error.retryable else Cause.WORKSPACE
         case CLINotFoundError() | UnsupportedCLIVersionError() | UnknownVersionError() | VersionDetectionError():
             return Cause.CLI
+        case ApprovalError():  # its database is busy, or cannot be reached
+            return Cause.OVERLOADED
         case StreamError():
             return Cause.CRASH
         case HackamoreError():

@@ -57,7 +57,7 @@ _QUOTED = re.compile(r"`[^`]*`")
 _ADDRESS = re.compile(r"(\w+://[^/\s'\"]+)/[^\s'\"]*")
 
 
-class ReceiverGoneError(ApprovalError):
+class ReceiverGoneError(Exception):
     """The receiver wants no more messages: the delivery ends."""
 
 

@@ -40,7 +40,7 @@ def test_serve_until_ctrl_c(place: Path) -> None:
             "approvals",
             "serve",
             str(place),
-            "--as",
+            "--by",
             "ada",
             "--group",
             "operators",
@@ -71,7 +71,7 @@ def test_mistakes(hackamore: Command, place: Path, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         for arguments, said in (
-            ([str(tmp_path / "absent.db")], "does not exist"),
+            ([str(tmp_path / "absent.db")], "There is no database of approvals"),
             ([str(tmp_path / "other.db")], "other.db"),
             ([str(place), "--port", port], f"port {port} cannot be used"),
             ([str(place), "--port", "70000"], "must be 0 to 65535"),
@@ -84,5 +84,5 @@ def test_mistakes(hackamore: Command, place: Path, tmp_path: Path) -> None:
 def test_help(hackamore: Command) -> None:
     ran = hackamore("approvals", "serve", "--help")
     assert ran.code == 0
-    for part in ("PLACE", "--port", "--as", "--group", "Examples", "Exit codes"):
+    for part in ("PLACE", "--port", "--by", "--group", "Examples", "Exit codes"):
         assert part in ran.text

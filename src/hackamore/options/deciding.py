@@ -1,4 +1,4 @@
-"""Who decides on tool calls: the shapes of a policy and of a broker of approvals, as options take them and the engine calls them."""
+"""Deciders on tool calls: the shapes of a policy and of a broker of approvals, as options take them and the engine calls them."""
 
 from __future__ import annotations
 

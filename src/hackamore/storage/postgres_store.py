@@ -78,7 +78,7 @@ class PostgresStore:
     connection a session of its own (PgBouncer: `pool_mode = session`).
 
     Args:
-        kind: what it is.
+        kind: the kind of database.
         url: the database. Special characters of a password must be percent-encoded. Settings of libpq may follow as parameters.
         create: False refuses a database without the tables.
 

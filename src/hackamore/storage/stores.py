@@ -28,7 +28,7 @@ class Kind(NamedTuple):
     migrations: Mapping[int, Sequence[str]]
     application: int  # marks a file of SQLite (`PRAGMA application_id`)
     schema: str  # of PostgreSQL, if the URL names none
-    maker: str  # what makes one
+    maker: str  # the command or program that makes one
 
     def failed(self, title: str, error: StorageError) -> HackamoreError:
         """Return the error for a database that cannot be used."""
@@ -93,7 +93,7 @@ class SQLiteStore:
     """A database in a SQLite file.
 
     Args:
-        kind: what it is.
+        kind: the kind of database.
         path: the file; it is created, readable by its owner only. Its folder must exist, on a local disk.
         create: False refuses a file that does not exist.
 

@@ -73,7 +73,7 @@ _WARM_SECONDS = 5.0
 _CLAIM_SECONDS = 900.0
 """For how long a claim of another machine counts: its process cannot be looked at."""
 _LAST_SECONDS = 5.0
-"""How long the database may take once nobody waits for it any more: an end must not hang with it."""
+"""How long the database may take once the CLI does not wait for it any more: an end must not hang with it."""
 _DATABASE_SECONDS = 45.0
 """How long it may take before, which is longer than SQLite waits for other programs. A stopped server never answers."""
 _FAILING_SECONDS = 60.0

@@ -61,7 +61,7 @@ def _identity(path: str, most: int, *, content: bool) -> tuple[bytes, int]:
         # Opening a device may do something, a FIFO would wait for its writer, and the system writes its files all the time.
         if not content or not stat.S_ISREG(status.st_mode) or real.startswith(("/proc/", "/sys/")):
             return f"kind {stat.S_IFMT(status.st_mode)} ".encode() + os.fsencode(real), 0
-        # Anybody can set the time of a change of the content, and nobody that of the last change of all.
+        # Programs can set the time of the last change of the content, but not that of the last change of all.
         known = f"{status.st_ino} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} "
         if status.st_size > min(_WHOLE_BYTES, most):
             return f"large {known}".encode() + os.fsencode(real), 0

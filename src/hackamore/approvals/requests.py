@@ -113,7 +113,7 @@ TABLES = (
 )
 """The tables. A delivery is deleted when its receiver has it."""
 DEADLINE = "deadline"
-"""Who has answered if nobody did in time."""
+"""The person of the answer that a timeout gives."""
 VERSION = 1
 KIND = Kind(
     "database of approvals",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import pickle
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +18,7 @@ import pytest
 from hackamore import Allow, Approvals, Options
 from hackamore.cli.app import run_app
 from hackamore.fleet import Fleet, Task, TaskChanged, TaskFinished
+from hackamore.permissions import decode_permission_request
 from hackamore.testing import Repeat, ScriptedModel
 from tests.approvals.waiting import PROJECT, wait_until, writer
 from tests.contract import shows
@@ -97,6 +101,14 @@ def test_the_requests_of_a_cancelled_task_are_withdrawn(
                 fleet.cancel(["writes"])
     assert [each.state for each in approvals.history()] == ["withdrawn"]
     assert not target.exists()
+
+
+@shows("approvals.fleet.sent")
+def test_a_worker_of_an_executor_asks_in_the_same_database(opened: Open) -> None:
+    approvals = opened(hold=0)
+    with closing(pickle.loads(pickle.dumps(approvals))) as sent:
+        asyncio.run(sent.permit(decode_permission_request({"tool_name": "Bash", "input": {"command": "make"}})))
+    assert [request.input["command"] for request in approvals.pending()] == ["make"]
 
 
 def start(folder: Path, prompt: str, options: Options, hold: float) -> subprocess.Popen[bytes]:

@@ -14,6 +14,7 @@ from hackamore._engine.launch.encode import ROWS
 from hackamore.options.options import Options
 from hackamore.policy import Policy
 from hackamore.transcripts.stores import MemoryStore
+from tests.options.expectations import Answering
 from tests.support.patience import patience
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "permission_prompt_tool_name": {"permission_prompt_tool_name": "mcp__a__b"},
     "can_use_tool": {"can_use_tool": print},
     "hooks": {"hooks": {"PreToolUse": nothing}, "resume": UNKNOWN},
+    "approvals": {"approvals": Answering()},
     "policy": {"policy": Policy([]), "resume": UNKNOWN},
     "permission_prompts": {"permission_prompts": "none"},
     "permission_mode": {"permission_mode": "bypassPermissions"},
@@ -138,7 +140,7 @@ def isolated(folder: Path) -> dict[str, str]:
 def started(claude_path: str, folder: Path, given: dict[str, Any]) -> str:
     """Start the CLI with these options and no input; return its complaint."""
     options = Options(inherit_env=False, env={**isolated(folder), **given.pop("env", {})}, cwd=folder, **given)
-    session = bool(options.can_use_tool) or options.mcp_servers_delivery == "initialize"
+    session = bool(options.questions["can_use_tool"]) or options.mcp_servers_delivery == "initialize"
     plan = build_plan(options, prompt="-", cli_path=claude_path, session=session, base_environment={}, child_id="test")
     done = subprocess.run(
         plan.argv, env=plan.environment, cwd=plan.cwd, input=b"", capture_output=True, timeout=patience(50)

@@ -36,7 +36,7 @@ class _Observer:
         return Observation()
 
 
-class _Answering:
+class Answering:
     """A broker that answers nothing."""
 
     async def permit(self, request: object, *, cwd: str | None) -> None:
@@ -328,7 +328,7 @@ CASES: dict[str, list[Case]] = {
     ],
     "policy_tags": [Case({"policy": Policy([]), "policy_tags": {"tenant": "acme"}}, session=True)],
     "policy_audit": [Case({"policy": Policy([]), "policy_audit": "a.jsonl"}, session=True)],
-    "approvals": [Case({"approvals": _Answering()}, ("--permission-prompt-tool=stdio",), session=True)],
+    "approvals": [Case({"approvals": Answering()}, ("--permission-prompt-tool=stdio",), session=True)],
     "on_elicitation": [Case({"on_elicitation": nothing}, session=True)],
     "on_user_dialog": [Case({"on_user_dialog": nothing}, session=True)],
     "supported_dialog_kinds": [

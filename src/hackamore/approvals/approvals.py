@@ -40,9 +40,12 @@ from hackamore.approvals.requests import (
     State,
     Trigger,
     Waits,
+    denial,
     encode_answer,
+    insert,
     not_possible,
     request_of,
+    text_of_json,
 )
 from hackamore.dialogs import ElicitationRequest, ElicitationResult
 from hackamore.errors import ApprovalError, escape_terminal
@@ -59,11 +62,6 @@ if TYPE_CHECKING:
 
     from hackamore.storage.stores import Cursor, Store
 
-_INSERT = (
-    "INSERT INTO requests (id, conversation, session_id, call, kind, tool, input, details, approvers, tags, fingerprint, follows, "
-    "state, holder, claimed, asked, deadline) VALUES (:id, :conversation, :session_id, :call, :kind, :tool, :input, :details, "
-    ":approvers, :tags, :fingerprint, :follows, 'waiting', :holder, :claimed, :asked, :deadline)"
-)
 _POLL_SECONDS = 0.25
 """A person does not notice it. One read serves all callbacks of an object."""
 _STALE_SECONDS = 2.0
@@ -87,18 +85,8 @@ _OWN = "own"
 _NOT_OWN = f"(claimed IS NULL OR claimed <> '{_OWN}')"
 _KINDS: dict[str, Literal["question", "plan"]] = {"AskUserQuestion": "question", "ExitPlanMode": "plan"}
 _TOLD = (
-    "title",
-    "display_name",
-    "description",
-    "decision_reason",
-    "decision_reason_type",
-    "blocked_path",
-    "agent_id",
-    "requires_user_interaction",
-    "default_to_no",
-    "suppress_always_allow_rule",
-    "mode",
-    "url",
+    "title display_name description decision_reason decision_reason_type blocked_path agent_id requires_user_interaction "
+    "default_to_no suppress_always_allow_rule mode url"
 )
 """Fields of requests that a person may need; those that are not set are left out."""
 
@@ -269,8 +257,7 @@ class Approvals:
         Raises:
             ApprovalError: the database cannot be used.
         """
-        found = self._listed("state = 'waiting'", conversation)
-        return [each for each in found if by is None or each.may_be_answered_by(by, groups)]
+        return self._listed("state = 'waiting'", conversation, by, groups)
 
     def history(
         self, *, by: str | None = None, groups: Sequence[str] = (), conversation: str | None = None, limit: int = 1_000
@@ -289,8 +276,7 @@ class Approvals:
         Raises:
             ApprovalError: the database cannot be used.
         """
-        found = self._listed("state <> 'waiting'", conversation, f"asked DESC, id DESC LIMIT {int(limit)}")
-        return [each for each in found if by is None or each.may_be_answered_by(by, groups)]
+        return self._listed("state <> 'waiting'", conversation, by, groups, f"asked DESC, id DESC LIMIT {int(limit)}")
 
     def get(self, id: str) -> ApprovalRequest:  # noqa: A002 - as in records of databases
         """Return a request.
@@ -372,10 +358,11 @@ class Approvals:
             ApprovalError: the database cannot be used.
         """
         self._settle()
-        names = "conversation, session_id, holder, answered, claimed, claimed_at"
+        mine = "conversation = :key AND state = 'answered'"
+        take = f"UPDATE requests SET claimed = :me, claimed_at = :now, holder = NULL WHERE {mine}"
         open_ones = (
-            f"SELECT {names} FROM requests r WHERE state = 'answered' AND conversation <> '' AND {_NOT_OWN} AND NOT EXISTS "
-            "(SELECT 1 FROM requests w WHERE w.conversation = r.conversation AND w.state = 'waiting') ORDER BY answered"
+            f"SELECT {', '.join(_Open._fields)} FROM requests r WHERE state = 'answered' AND conversation <> '' AND {_NOT_OWN} AND "
+            "NOT EXISTS (SELECT 1 FROM requests w WHERE w.conversation = r.conversation AND w.state = 'waiting') ORDER BY answered"
         )
 
         def work(cursor: Cursor) -> Continuation | None:
@@ -385,17 +372,11 @@ class Approvals:
             for row in found:
                 if row.conversation in taken:
                     continue
-                cursor.rows(
-                    "UPDATE requests SET claimed = :me, claimed_at = :now, holder = NULL WHERE conversation = :key AND state = 'answered'",
-                    me=_me(),
-                    now=now,
-                    key=row.conversation,
+                cursor.rows(take, me=_me(), now=now, key=row.conversation)
+                rows = cursor.rows(
+                    f"SELECT {COLUMNS} FROM requests WHERE {mine} ORDER BY asked, id", key=row.conversation
                 )
-                mine = cursor.rows(
-                    f"SELECT {COLUMNS} FROM requests WHERE conversation = :key AND state = 'answered' ORDER BY asked, id",
-                    key=row.conversation,
-                )
-                return Continuation(row.conversation, row.session_id, tuple(map(request_of, mine)))
+                return Continuation(row.conversation, row.session_id, tuple(map(request_of, rows)))
             return None
 
         if not self._store.look(lambda cursor: cursor.rows(open_ones)):
@@ -494,7 +475,7 @@ class Approvals:
         return {key for (key,) in self._store.look(lambda cursor: cursor.rows(sql))}
 
     def _unused(self, key: str) -> Continuation | None:
-        found = self._listed("state = 'answered'", key)
+        found = self._listed("state = 'answered'", key, None, ())
         return Continuation(key, found[-1].session_id, tuple(found)) if found else None
 
     def _withdraw_all(self, key: str) -> None:
@@ -563,7 +544,7 @@ class Approvals:
         return _Call(
             conversation=own or request.conversation or session_id or "",
             session_id=session_id,
-            details={name: value for name in _TOLD if (value := getattr(request, name, None)) is not None},
+            details={name: value for name in _TOLD.split() if (value := getattr(request, name, None)) is not None},
             cwd=os.path.abspath(cwd or os.curdir),
             approvers=_names(approvers),
             tags=_pairs(tags),
@@ -689,25 +670,12 @@ class Approvals:
                     return self._one(cursor, name)
             same = [name for name, tool, known in left if tool == call.tool]
             name = secrets.token_hex(8)  # no id begins with `-`, as flags of the command do
-            cursor.rows(
-                _INSERT,
-                id=name,
-                conversation=call.conversation,
-                session_id=call.session_id,
-                call=call.call,
-                kind=call.kind,
-                tool=call.tool,
-                input=given,
-                details=details,
-                approvers=None if call.approvers is None else _text(call.approvers),
-                tags=_text(call.tags),
-                fingerprint=mark,
-                follows=follows or (same[-1] if same else None),
-                claimed=call.claimed,
-                holder=wait.holder,
-                asked=now,
-                deadline=now + self._timeout,
-            )
+            same_names = ("conversation", "session_id", "call", "kind", "tool", "claimed")
+            values = {each: getattr(call, each) for each in same_names}
+            values |= {"input": given, "details": details, "tags": text_of_json(call.tags), "fingerprint": mark}
+            values |= {"approvers": None if call.approvers is None else text_of_json(call.approvers)}
+            values |= {"follows": follows or (same[-1] if same else None), "holder": wait.holder}
+            insert(cursor, "requests", id=name, state="waiting", asked=now, deadline=now + self._timeout, **values)
             request = self._one(cursor, name)
             self._announce(cursor, request, "asked", now)
             return request
@@ -757,11 +725,13 @@ class Approvals:
 
     # -- the database --------------------------------------------------------------------------------------------------
 
-    def _listed(self, where: str, conversation: str | None, order: str = "asked, id") -> list[ApprovalRequest]:
+    def _listed(
+        self, where: str, key: str | None, by: str | None, groups: Sequence[str], order: str = "asked, id"
+    ) -> list[ApprovalRequest]:
         self._settle()
         statement = f"SELECT {COLUMNS} FROM requests WHERE {where} AND (:all OR conversation = :key) ORDER BY {order}"
-        values = {"all": conversation is None, "key": conversation or ""}
-        return [request_of(row) for row in self._store.look(lambda cursor: cursor.rows(statement, **values))]
+        rows = self._store.look(lambda cursor: cursor.rows(statement, all=key is None, key=key or ""))
+        return [each for each in map(request_of, rows) if by is None or each.may_be_answered_by(by, groups)]
 
     def _one(self, cursor: Cursor, name: str) -> ApprovalRequest:
         found = cursor.rows(f"SELECT {COLUMNS} FROM requests WHERE id = :id", id=name)
@@ -789,10 +759,7 @@ class Approvals:
         late = f"SELECT {COLUMNS} FROM requests WHERE state = 'waiting' AND deadline <= :now"
         for row in cursor.rows(late, now=now):
             request = request_of(row)
-            if request.kind == "elicitation":
-                answer: AnswerTo = ElicitationResult.decline()
-            else:
-                answer = Deny("Nobody answered in time.", interrupt=self._otherwise == "interrupt")
+            answer = denial(request.kind, "Nobody answered in time.", interrupt=self._otherwise == "interrupt")
             text = encode_answer(answer, request.kind)
             self._move(cursor, request, Trigger.ANSWER, answer=text, answered_by=DEADLINE, answered=now)
             self._announce(cursor, request, "expired", now)
@@ -871,7 +838,7 @@ def _pairs(found: Any) -> dict[str, str]:
 def _shown(tool: str, value: Any) -> str:
     """Return a part of a request as JSON; raise ApprovalError if no person can be shown it."""
     try:
-        text = _text(value)
+        text = text_of_json(value)
         # Later, a record that cannot be read would hide all others.
         if msgspec.json.decode(text) != value:
             problem = "has a number that is too large"
@@ -897,10 +864,6 @@ def _unknown(name: object) -> ApprovalError:
     return ApprovalError(
         f"There is no request {shown} that you may see. `hackamore approvals list` shows those that wait.", unknown=True
     )
-
-
-def _text(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
 
 
 os.register_at_fork(after_in_child=_waiting.clear)

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from hackamore.approvals.requests import insert, text_of_json, verdict
 from hackamore.errors import ApprovalError, escape_terminal, without_passwords
 from hackamore.options.retry import back_off
-from hackamore.permissions import Allow, Deny
 from hackamore.runtime import private_loop
 from hackamore.runtime.log import logger
 from hackamore.storage.holders import holder_name, runs
@@ -43,9 +43,6 @@ _SEND_SECONDS = 60.0
 """The limit of an async notifier; a plain one has to end by itself."""
 _LAST_SECONDS = 5.0
 _NEVER = 1e15
-_INSERT = (
-    "INSERT INTO deliveries (request, event, target, message, due) VALUES (:request, :event, :target, :message, :due)"
-)
 _ROW = "request = :request AND event = :event AND target = :target"
 # A receiver that was down must not learn of the answer before the question.
 _DUE = (
@@ -87,44 +84,29 @@ def announce(
     """Write down what is to be delivered because of an event of a request."""
     if event == "asked":
         for target, notifier in notifiers.items():
-            text = _text(_message(request, content=getattr(notifier, "content", False) is True))
+            text = text_of_json(_message(request, content=getattr(notifier, "content", False) is True))
             rows = {"asked": now, "outcome": _NEVER}
             if remind is not None and now + remind < request.deadline:
                 rows["reminder"] = now + remind
             for name, due in rows.items():
-                cursor.rows(_INSERT, request=request.id, event=name, target=target, message=text, due=due)
+                insert(cursor, "deliveries", request=request.id, event=name, target=target, message=text, due=due)
         return
     known = {"request": request.id}
     cursor.rows("DELETE FROM deliveries WHERE request = :request AND event = 'reminder'", **known)
-    found = cursor.rows(
-        "SELECT target, message FROM deliveries WHERE request = :request AND event = 'outcome'", **known
-    )
+    outcomes = "SELECT target, message FROM deliveries WHERE request = :request AND event = 'outcome'"
     change = f"UPDATE deliveries SET event = :new, message = :message, due = :now WHERE {_ROW}"
-    for target, text in found:
-        message = {**msgspec.json.decode(text), "answer": _answer(request), "answered_by": request.answered_by}
-        cursor.rows(change, new=event, message=_text(message), now=now, event="outcome", target=target, **known)
+    for target, text in cursor.rows(outcomes, **known):
+        message = {**msgspec.json.decode(text), "answer": verdict(request) or None, "answered_by": request.answered_by}
+        cursor.rows(change, new=event, message=text_of_json(message), now=now, event="outcome", target=target, **known)
 
 
 def _message(request: ApprovalRequest, *, content: bool) -> dict[str, Any]:
-    reason = request.reason if content else str(request.details.get("decision_reason") or "")
-    message = {
-        "id": request.id,
-        "kind": request.kind,
-        "tool": request.tool,
-        "conversation": request.conversation,
-        # Policies quote the part of the call that they decided on.
-        "reason": reason if content else without_passwords(_QUOTED.sub("`...`", reason)),
-        "approvers": request.approvers,
-        "asked_at": request.asked_at,
-        "deadline": request.deadline,
-    }
-    return {**message, "input": request.input, "tags": request.tags} if content else message
-
-
-def _answer(request: ApprovalRequest) -> str | None:
-    if isinstance(request.answer, (Allow, Deny)):
-        return "allow" if isinstance(request.answer, Allow) else "deny"
-    return None if request.answer is None else request.answer.action
+    names = ["id", "kind", "tool", "conversation", "reason", "approvers", "asked_at", "deadline"]
+    message = {name: getattr(request, name) for name in names + ["input", "tags"] * content}
+    if not content:  # policies quote the part of the call that they decided on
+        reason = str(request.details.get("decision_reason") or "")
+        message["reason"] = without_passwords(_QUOTED.sub("`...`", reason))
+    return message
 
 
 class _Row(NamedTuple):
@@ -186,7 +168,7 @@ class Courier:
                     heart = self._hearts.setdefault(target, Heart(_LOOK_SECONDS, partial(self._beat, target), needed))
                     heart.start()
         except RuntimeError as error:  # a request waits for its answer also if there can be no more threads
-            logger.warning("Requests are not announced: %s", error, extra={"code": "DELIVERY_FAILED"})
+            _warn(f"Requests are not announced: {error}")
         try:
             yield
         finally:
@@ -236,7 +218,7 @@ class Courier:
         try:
             work()
         except ApprovalError as error:
-            logger.warning("Requests cannot be announced now: %s", error, extra={"code": "DELIVERY_FAILED"})
+            _warn(f"Requests cannot be announced now: {error}")
 
     def _enter_process(self) -> None:
         """Begin again in a forked copy: threads are not copied."""
@@ -281,13 +263,7 @@ class Courier:
             self.delivered += 1
             return True
         except ReceiverGoneError as error:
-            logger.warning(
-                "The announcement %r of %s was not delivered: %s",
-                row.event,
-                row.request,
-                error,
-                extra={"code": "DELIVERY_ENDED"},
-            )
+            _warn(f"The announcement {row.event!r} of {row.request} was not delivered: {error}", "DELIVERY_ENDED")
             return True
         except BaseException as error:
             wait = back_off(row.tries + 1, _FIRST_SECONDS, _LONGEST_SECONDS, uniform)
@@ -295,15 +271,8 @@ class Courier:
             change = "tries = tries + 1, due = :due, claimed = NULL, error = :error"
             statement = f"UPDATE deliveries SET {change} WHERE {_ROW} AND claimed = :me"
             values = {"due": self.clock() + wait, "error": escape_terminal(text, 300)}
-            logger.warning(
-                "The announcement %r of %s was not delivered to %s, and is sent again in %.0f s: %s",
-                row.event,
-                row.request,
-                row.target,
-                wait,
-                escape_terminal(text, 300),
-                extra={"code": "DELIVERY_FAILED"},
-            )
+            text = f"{row.target}, and is sent again in {wait:.0f} s: {escape_terminal(text, 300)}"
+            _warn(f"The announcement {row.event!r} of {row.request} was not delivered to {text}")
             if isinstance(error, KeyboardInterrupt):
                 raise
             return False
@@ -318,5 +287,5 @@ async def _awaited(result: Awaitable[Any]) -> None:
     await result
 
 
-def _text(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
+def _warn(text: str, code: str = "DELIVERY_FAILED") -> None:
+    logger.warning("%s", text, extra={"code": code})

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from enum import auto
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
 from hackamore.dialogs import ElicitationResult
 from hackamore.errors import ApprovalError, escape_terminal
-from hackamore.permissions import AddRules, Allow, Deny, PermissionUpdate, decision_wire
+from hackamore.permissions import Allow, Deny, PermissionUpdate, decision_wire
 from hackamore.runtime.tables import Member
 from hackamore.storage.stores import Kind
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from hackamore.permissions import PermissionUpdateDestination
+    from hackamore.storage.stores import Cursor
 
 AnswerTo: TypeAlias = Allow | Deny | ElicitationResult
 
@@ -72,87 +74,22 @@ REQUEST: dict[tuple[State, Trigger], State] = {
 
 TABLES = (
     "CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
-    """CREATE TABLE IF NOT EXISTS requests (
-        id TEXT PRIMARY KEY,
-        conversation TEXT NOT NULL,
-        session_id TEXT,
-        call TEXT NOT NULL,
-        kind TEXT NOT NULL,
-        tool TEXT NOT NULL,
-        input TEXT NOT NULL,
-        details TEXT NOT NULL,
-        approvers TEXT,
-        tags TEXT NOT NULL,
-        fingerprint TEXT NOT NULL,
-        follows TEXT,
-        state TEXT NOT NULL,
-        holder TEXT,
-        asked DOUBLE PRECISION NOT NULL,
-        deadline DOUBLE PRECISION NOT NULL,
-        answer TEXT,
-        answered_by TEXT,
-        answered DOUBLE PRECISION,
-        used DOUBLE PRECISION,
-        claimed TEXT,
-        claimed_at DOUBLE PRECISION
-    )""",
+    """CREATE TABLE IF NOT EXISTS requests (id TEXT PRIMARY KEY, conversation TEXT NOT NULL, session_id TEXT, call TEXT NOT NULL,
+    kind TEXT NOT NULL, tool TEXT NOT NULL, input TEXT NOT NULL, details TEXT NOT NULL, approvers TEXT, tags TEXT NOT NULL,
+    fingerprint TEXT NOT NULL, follows TEXT, state TEXT NOT NULL, holder TEXT, asked DOUBLE PRECISION NOT NULL,
+    deadline DOUBLE PRECISION NOT NULL, answer TEXT, answered_by TEXT, answered DOUBLE PRECISION, used DOUBLE PRECISION, claimed TEXT,
+    claimed_at DOUBLE PRECISION)""",
     "CREATE INDEX IF NOT EXISTS of_state ON requests (state, deadline)",
     "CREATE INDEX IF NOT EXISTS of_conversation ON requests (conversation, fingerprint)",
-    """CREATE TABLE IF NOT EXISTS deliveries (
-        request TEXT NOT NULL,
-        event TEXT NOT NULL,
-        target TEXT NOT NULL,
-        message TEXT NOT NULL,
-        due DOUBLE PRECISION NOT NULL,
-        tries INTEGER NOT NULL DEFAULT 0,
-        claimed TEXT,
-        claimed_at DOUBLE PRECISION,
-        error TEXT,
-        PRIMARY KEY (request, event, target)
-    )""",
+    """CREATE TABLE IF NOT EXISTS deliveries (request TEXT NOT NULL, event TEXT NOT NULL, target TEXT NOT NULL, message TEXT NOT NULL,
+    due DOUBLE PRECISION NOT NULL, tries INTEGER NOT NULL DEFAULT 0, claimed TEXT, claimed_at DOUBLE PRECISION, error TEXT,
+    PRIMARY KEY (request, event, target))""",
 )
 """The tables. A delivery is deleted when its receiver has it."""
 DEADLINE = "deadline"
 """The person of the answer that a timeout gives."""
-VERSION = 1
-KIND = Kind(
-    "database of approvals",
-    ApprovalError,
-    TABLES,
-    VERSION,
-    {},
-    0x48634170,
-    "hackamore_approvals",
-    "a program with `Options(approvals=...)`",
-)
-COLUMNS = (
-    "id, conversation, session_id, call, kind, tool, input, details, approvers, tags, fingerprint, follows, state, asked, deadline, "
-    "answer, answered_by, answered, used"
-)
-
-
-class Row(NamedTuple):
-    """The columns of a request."""
-
-    id: str
-    conversation: str
-    session_id: str | None
-    call: str
-    kind: Any
-    tool: str
-    input: str
-    details: str
-    approvers: str | None
-    tags: str
-    fingerprint: str
-    follows: str | None
-    state: str
-    asked: float
-    deadline: float
-    answer: str | None
-    answered_by: str | None
-    answered: float | None
-    used: float | None
+_MAKER = "a program with `Options(approvals=...)`"
+KIND = Kind("database of approvals", ApprovalError, TABLES, 1, {}, 0x48634170, "hackamore_approvals", _MAKER)
 
 
 class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -218,19 +155,11 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
         Returns:
             The answer; without suggested rules it allows this call only.
         """
-        updates = self.details.get("suggestions") or ()
-        suggested = (
-            () if self.details.get("suppress_always_allow_rule") else tuple(map(PermissionUpdate.from_wire, updates))
-        )
-        rules = dict.fromkeys(
-            rule
-            for update in suggested
-            if isinstance(update, AddRules) and update.behavior == "allow"
-            for rule in update.rules
-        )
-        if not rules:
+        if self.details.get("suppress_always_allow_rule"):
             return Allow()
-        return Allow(updated_permissions=(AddRules(rules=tuple(rules), behavior="allow", destination=destination),))
+        suggested: Any = SimpleNamespace(suppress_always_allow_rule=False)
+        suggested.suggestions = map(PermissionUpdate.from_wire, self.details.get("suggestions") or ())
+        return Allow.always(suggested, destination)
 
     def may_be_answered_by(self, person: str, groups: Sequence[str] = ()) -> bool:
         """Return whether a person may see and answer the request.
@@ -245,30 +174,45 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
         return self.approvers is None or not {person, *groups}.isdisjoint(self.approvers)
 
 
+COLUMNS = ", ".join(name.removesuffix("_at") for name in ApprovalRequest.__struct_fields__)
+
+
 def request_of(values: Sequence[Any]) -> ApprovalRequest:
     """Return the request of the values of `COLUMNS`."""
-    row = Row(*values)
-    answer = None if row.answer is None else decode_answer(row.answer)
-    return ApprovalRequest(
-        id=row.id,
-        kind=row.kind,
-        conversation=row.conversation,
-        session_id=row.session_id,
-        call=row.call,
-        tool=row.tool,
-        input=msgspec.json.decode(row.input),
-        details=msgspec.json.decode(row.details),
-        approvers=None if row.approvers is None else tuple(msgspec.json.decode(row.approvers)),
-        tags=msgspec.json.decode(row.tags),
-        state=row.state,
-        asked_at=row.asked,
-        deadline=row.deadline,
-        answer=answer,
-        answered_by=row.answered_by,
-        answered_at=row.answered,
-        used_at=row.used,
-        follows=row.follows,
-    )
+    row = dict(zip(ApprovalRequest.__struct_fields__, values, strict=True))
+    decoded = {name: msgspec.json.decode(row[name] or "null") for name in ("input", "details", "approvers", "tags")}
+    row |= {**decoded, "answer": row["answer"] and decode_answer(row["answer"])}
+    return ApprovalRequest(**{**row, "approvers": row["approvers"] and tuple(row["approvers"])})
+
+
+def insert(cursor: Cursor, table: str, **values: object) -> None:
+    """Add a row to a table."""
+    names = ", ".join(values)
+    cursor.rows(f"INSERT INTO {table} ({names}) VALUES ({', '.join(f':{name}' for name in values)})", **values)
+
+
+def text_of_json(value: Any) -> str:
+    """Return a value as JSON."""
+    return msgspec.json.encode(value).decode()
+
+
+def exact(request: ApprovalRequest) -> str:
+    """Return the input for people, as JSON: numbers of a browser are not exact."""
+    return msgspec.json.format(text_of_json(request.input), indent=2)
+
+
+def verdict(request: ApprovalRequest) -> str:
+    """Return the answer in a word; none as long as there is none."""
+    if request.answer is None or isinstance(request.answer, ElicitationResult):
+        return "" if request.answer is None else request.answer.action
+    return "allow" if isinstance(request.answer, Allow) else "deny"
+
+
+def denial(kind: str, message: str = "", *, interrupt: bool = False) -> Deny | ElicitationResult:
+    """Return a no to a request of a kind."""
+    if kind == "elicitation":
+        return ElicitationResult.decline()
+    return Deny(message or "A person denied it.", interrupt=interrupt)
 
 
 def encode_answer(answer: object, kind: str) -> str:
@@ -282,7 +226,7 @@ def encode_answer(answer: object, kind: str) -> str:
             wire: dict[str, Any] = {"action": answer.action, "content": answer.content}
         else:
             wire = decision_wire(answer)
-        return msgspec.json.encode(wire).decode()
+        return text_of_json(wire)
     except ValueError as error:
         raise ApprovalError(f"The answer cannot be stored: {error}.") from None
 

@@ -40,9 +40,7 @@ class _Hosts:
         self._named = {urlsplit(origin).netloc for origin in origins}
 
     def __contains__(self, host: object) -> bool:
-        return (
-            host in self._named or (isinstance(host, str) and host.rpartition(":")[0] in _LOOPBACK) or host in _LOOPBACK
-        )
+        return host in self._named or host in _LOOPBACK or str(host).rpartition(":")[0] in _LOOPBACK
 
 
 def approvals_app(approvals: Approvals, identity: Identity, *, origins: Sequence[str] = ()) -> App:
@@ -103,9 +101,7 @@ class _App:
         if scope["type"] == "http":
             response = await self._answer(scope, receive)
             if response is not None:
-                wire = [(name.lower().encode(), value.encode("latin-1")) for name, value in response.headers.items()]
-                await send({"type": "http.response.start", "status": int(response.status), "headers": wire})
-                await send({"type": "http.response.body", "body": response.body})
+                await reply(send, response.status, response.headers, response.body)
         elif scope["type"] == "lifespan":
             for event in ("startup", "shutdown"):
                 await receive()
@@ -115,7 +111,7 @@ class _App:
             await send({"type": "websocket.close", "code": 1000})
 
     async def _answer(self, scope: Scope, receive: Receive) -> Response | None:
-        from hackamore.approvals.page import refused
+        from hackamore.approvals.page import MOST_BYTES, Request, refused
 
         path = _path(scope)
         if path is None:
@@ -125,30 +121,22 @@ class _App:
             return refused(HTTPStatus.SERVICE_UNAVAILABLE, "Too many requests wait. Try again.")
         load.requests += 1
         try:
-            return await self._respond(scope, receive, path, load.threads)
-        finally:
-            load.requests -= 1
-
-    async def _respond(
-        self, scope: Scope, receive: Receive, path: str, threads: anyio.CapacityLimiter
-    ) -> Response | None:
-        from hackamore.approvals.page import MOST_BYTES, Request, refused
-
-        body = b""
-        if scope["method"] == "POST":
-            with anyio.move_on_after(_BODY_SECONDS) as limit:
-                arrived = await _body(receive, MOST_BYTES)
-                if arrived is None:
-                    return None
-                body = arrived
-            if limit.cancelled_caught:
-                return refused(HTTPStatus.REQUEST_TIMEOUT, "The answer did not arrive in time.")
+            body: bytes | None = b""
+            if scope["method"] == "POST":
+                with anyio.move_on_after(_BODY_SECONDS) as limit:
+                    body = await body_of(receive, MOST_BYTES)
+                if limit.cancelled_caught:
+                    return refused(HTTPStatus.REQUEST_TIMEOUT, "The answer did not arrive in time.")
+            if body is None:
+                return None
             if len(body) > MOST_BYTES:
                 return refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"An answer has at most {MOST_BYTES:,} bytes.")
-        headers = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in scope["headers"]]
-        request = Request(scope["method"], path, headers, body)
-        identify = partial(self._person, scope)
-        return await anyio.to_thread.run_sync(self._page.respond, request, identify, limiter=threads)
+            headers = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in scope["headers"]]
+            request = Request(scope["method"], path, headers, body)
+            identify = partial(self._person, scope)
+            return await anyio.to_thread.run_sync(self._page.respond, request, identify, limiter=load.threads)
+        finally:
+            load.requests -= 1
 
     def _person(self, scope: Scope) -> Person | None:
         """Return the person that the function of the service names, in a worker thread."""
@@ -156,7 +144,9 @@ class _App:
 
         named: Any = self._identity(scope)
         if inspect.isawaitable(named):
-            named = anyio.from_thread.run(_result_of, named)
+            from hackamore.approvals.delivering import awaited
+
+            named = anyio.from_thread.run(awaited, named)
         if named is None or named == "":
             return None
         name, groups = (named, ()) if isinstance(named, str) else named
@@ -172,10 +162,6 @@ class _App:
             return load
 
 
-async def _result_of(awaited: Awaitable[Named]) -> Named:
-    return await awaited
-
-
 def _path(scope: Scope) -> str | None:
     """Return the path inside the app; None for its address without the slash at the end."""
     path: str = scope["path"]
@@ -186,7 +172,7 @@ def _path(scope: Scope) -> str | None:
     return path.removeprefix("/") if path else None
 
 
-async def _body(receive: Receive, most: int) -> bytes | None:
+async def body_of(receive: Receive, most: int) -> bytes | None:
     """Return the body of a request, or so much of it that it is too long; None if the client went away."""
     body = bytearray()
     while True:
@@ -196,3 +182,10 @@ async def _body(receive: Receive, most: int) -> bytes | None:
         body += message.get("body", b"")
         if len(body) > most or not message.get("more_body", False):
             return bytes(body)
+
+
+async def reply(send: Send, status: int, headers: Mapping[str, str], body: bytes) -> None:
+    """Send an answer."""
+    wire = [(name.lower().encode(), value.encode("latin-1")) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": int(status), "headers": wire})
+    await send({"type": "http.response.body", "body": body})

@@ -176,18 +176,14 @@ class Approvals:
             raise ValueError(
                 f"`otherwise` must be 'deny' or 'interrupt', got {otherwise!r}: nothing runs without a yes"
             )
-        if not callable(approvers):
-            approvers = _names(approvers)
-        if not callable(tags):
-            tags = _pairs(tags)
+        self._approvers = approvers if callable(approvers) else _names(approvers)
+        self._tags = tags if callable(tags) else _pairs(tags)
         seconds = checked_timeout(timeout)
         if seconds is None or not 0 < seconds < float("inf"):
             raise ValueError(f"`timeout` must be a positive number of seconds, got {timeout!r}")
         self._timeout = seconds
         self._otherwise = otherwise
         self._hold = checked_timeout(hold)
-        self._approvers = approvers
-        self._tags = tags
         self._notify = named(notify)
         self._remind = checked_timeout(remind)
         self._use_place(place)
@@ -239,8 +235,6 @@ class Approvals:
         courier.deliver(seconds)
         return courier.delivered - before
 
-    # -- what any process does -----------------------------------------------------------------------------------------
-
     def pending(
         self, *, by: str | None = None, groups: Sequence[str] = (), conversation: str | None = None
     ) -> list[ApprovalRequest]:
@@ -278,7 +272,7 @@ class Approvals:
         """
         return self._listed("state <> 'waiting'", conversation, by, groups, f"asked DESC, id DESC LIMIT {int(limit)}")
 
-    def get(self, id: str) -> ApprovalRequest:  # noqa: A002 - as in records of databases
+    def get(self, id: str) -> ApprovalRequest:
         """Return a request.
 
         Args:
@@ -293,14 +287,7 @@ class Approvals:
         self._settle()
         return self._store.look(lambda cursor: self._one(cursor, id))
 
-    def answer(
-        self,
-        id: str,  # noqa: A002
-        answer: AnswerTo,
-        *,
-        by: str,
-        groups: Sequence[str] = (),
-    ) -> ApprovalRequest:
+    def answer(self, id: str, answer: AnswerTo, *, by: str, groups: Sequence[str] = ()) -> ApprovalRequest:
         """Answer a request. The first answer counts.
 
         Args:
@@ -335,7 +322,7 @@ class Approvals:
 
         return self._store.transaction(work)
 
-    def withdraw(self, id: str) -> None:  # noqa: A002
+    def withdraw(self, id: str) -> None:
         """Take a request back: nobody can answer it any more, and an answer that no call had counts for nothing.
 
         Args:
@@ -373,10 +360,8 @@ class Approvals:
                 if row.conversation in taken:
                     continue
                 cursor.rows(take, me=_me(), now=now, key=row.conversation)
-                rows = cursor.rows(
-                    f"SELECT {COLUMNS} FROM requests WHERE {mine} ORDER BY asked, id", key=row.conversation
-                )
-                return Continuation(row.conversation, row.session_id, tuple(map(request_of, rows)))
+                requests = _select(cursor, f"{mine} ORDER BY asked, id", key=row.conversation)
+                return Continuation(row.conversation, row.session_id, tuple(requests))
             return None
 
         if not self._store.look(lambda cursor: cursor.rows(open_ones)):
@@ -394,7 +379,6 @@ class Approvals:
         Raises:
             ApprovalError: the database cannot be used.
         """
-
         self._end_claim(continuation, lapse=True)
 
     def _end_claim(self, continuation: Continuation, *, lapse: bool) -> None:
@@ -441,8 +425,6 @@ class Approvals:
         """
         return Answered(self)
 
-    # -- conversations that their runner continues ---------------------------------------------------------------------
-
     def conversation(self, key: str) -> ConversationApprovals:
         """Return the value of the option `approvals` for a conversation that your program continues by itself, as a fleet does.
 
@@ -483,8 +465,6 @@ class Approvals:
             with suppress(ApprovalError):  # it has been answered meanwhile
                 self.withdraw(request.id)
 
-    # -- what a session asks -------------------------------------------------------------------------------------------
-
     async def permit(
         self, request: PermissionRequest, *, cwd: str | None = None, own: str | None = None
     ) -> Allow | Deny:
@@ -501,12 +481,9 @@ class Approvals:
         Raises:
             ApprovalError: the database cannot be used: the call is denied.
         """
-        call = (await _in_thread(self._call, request, cwd, own))._replace(
-            kind=_KINDS.get(request.tool_name, "tool"),
-            call=request.tool_use_id,
-            tool=request.tool_name,
-            given=request.input,
-        )
+        kind, tool = _KINDS.get(request.tool_name, "tool"), request.tool_name
+        call: _Call = await _in_thread(self._call, request, cwd, own)
+        call = call._replace(kind=kind, call=request.tool_use_id, tool=tool, given=request.input)
         if request.suggestions_raw:
             call.details["suggestions"] = msgspec.json.decode(request.suggestions_raw)
         answer = await self._asked(call, request)
@@ -539,15 +516,13 @@ class Approvals:
 
     def _call(self, request: Any, cwd: str | None, own: str | None) -> _Call:
         session_id = getattr(request.session, "session_id", None)
-        approvers: Any = self._approvers(request) if callable(self._approvers) else self._approvers
-        tags: Any = self._tags(request) if callable(self._tags) else self._tags
         return _Call(
             conversation=own or request.conversation or session_id or "",
             session_id=session_id,
             details={name: value for name in _TOLD.split() if (value := getattr(request, name, None)) is not None},
             cwd=os.path.abspath(cwd or os.curdir),
-            approvers=_names(approvers),
-            tags=_pairs(tags),
+            approvers=_names(self._approvers(request) if callable(self._approvers) else self._approvers),
+            tags=_pairs(self._tags(request) if callable(self._tags) else self._tags),
             claimed=_OWN if own else None,
         )
 
@@ -571,14 +546,11 @@ class Approvals:
             self._waits.discard(wait)
             _waiting.discard(wait.holder)
             if wait.id and not used:
-                await self._left(wait)
-
-    async def _left(self, wait: _Wait) -> None:
-        try:
-            with anyio.CancelScope(shield=True):
-                await self._use(_LAST_SECONDS, self._leave, wait)
-        except ApprovalError as error:  # the holder of the record is gone, and others see that
-            logger.warning("the request %s stays on record as it was: %s", wait.id, error)
+                try:
+                    with anyio.CancelScope(shield=True):
+                        await self._use(_LAST_SECONDS, self._leave, wait)
+                except ApprovalError as error:  # the holder of the record is gone, and others see that
+                    logger.warning("the request %s stays on record as it was: %s", wait.id, error)
 
     async def _held(self, wait: _Wait, request: Any) -> AnswerTo | None:
         hold = float("inf") if self._hold is None or not wait.call.conversation else self._hold
@@ -670,8 +642,8 @@ class Approvals:
                     return self._one(cursor, name)
             same = [name for name, tool, known in left if tool == call.tool]
             name = secrets.token_hex(8)  # no id begins with `-`, as flags of the command do
-            same_names = ("conversation", "session_id", "call", "kind", "tool", "claimed")
-            values = {each: getattr(call, each) for each in same_names}
+            names = ("conversation", "session_id", "call", "kind", "tool", "claimed")
+            values = {each: getattr(call, each) for each in names}
             values |= {"input": given, "details": details, "tags": text_of_json(call.tags), "fingerprint": mark}
             values |= {"approvers": None if call.approvers is None else text_of_json(call.approvers)}
             values |= {"follows": follows or (same[-1] if same else None), "holder": wait.holder}
@@ -723,21 +695,18 @@ class Approvals:
 
         self._store.transaction(work)
 
-    # -- the database --------------------------------------------------------------------------------------------------
-
     def _listed(
         self, where: str, key: str | None, by: str | None, groups: Sequence[str], order: str = "asked, id"
     ) -> list[ApprovalRequest]:
         self._settle()
-        statement = f"SELECT {COLUMNS} FROM requests WHERE {where} AND (:all OR conversation = :key) ORDER BY {order}"
-        rows = self._store.look(lambda cursor: cursor.rows(statement, all=key is None, key=key or ""))
-        return [each for each in map(request_of, rows) if by is None or each.may_be_answered_by(by, groups)]
+        where += f" AND (:all OR conversation = :key) ORDER BY {order}"
+        found = self._store.look(lambda cursor: _select(cursor, where, all=key is None, key=key or ""))
+        return [each for each in found if by is None or each.may_be_answered_by(by, groups)]
 
     def _one(self, cursor: Cursor, name: str) -> ApprovalRequest:
-        found = cursor.rows(f"SELECT {COLUMNS} FROM requests WHERE id = :id", id=name)
-        if not found:
-            raise _unknown(name)
-        return request_of(found[0])
+        for found in _select(cursor, "id = :id", id=name):
+            return found
+        raise _unknown(name)
 
     def _move(self, cursor: Cursor, request: ApprovalRequest, trigger: Trigger, **values: object) -> None:
         state = REQUEST.get((State[request.state.upper()], trigger))
@@ -756,9 +725,7 @@ class Approvals:
             self._store.transaction(lambda cursor: self._expire(cursor, now))
 
     def _expire(self, cursor: Cursor, now: float) -> None:
-        late = f"SELECT {COLUMNS} FROM requests WHERE state = 'waiting' AND deadline <= :now"
-        for row in cursor.rows(late, now=now):
-            request = request_of(row)
+        for request in _select(cursor, "state = 'waiting' AND deadline <= :now", now=now):
             answer = denial(request.kind, "Nobody answered in time.", interrupt=self._otherwise == "interrupt")
             text = encode_answer(answer, request.kind)
             self._move(cursor, request, Trigger.ANSWER, answer=text, answered_by=DEADLINE, answered=now)
@@ -766,8 +733,7 @@ class Approvals:
 
     def _announce(self, cursor: Cursor, request: ApprovalRequest, event: str, now: float) -> None:
         """Write down what is to be delivered, in the transaction of its cause: it is neither lost nor made up."""
-        request = self._one(cursor, request.id)
-        announce(cursor, request, event, now, notifiers=self._notify, remind=self._remind)
+        announce(cursor, self._one(cursor, request.id), event, now, notifiers=self._notify, remind=self._remind)
 
 
 class _Open(NamedTuple):
@@ -857,6 +823,10 @@ def _stops(session: Any) -> bool:
     """Return whether a session is being stopped, or is gone: then a request stays, for whoever resumes it."""
     names = ("STOPPING", "STOPPED", "FAILED", "COMPLETED")
     return session is None or getattr(getattr(session, "state", None), "name", "") in names
+
+
+def _select(cursor: Cursor, where: str, **values: object) -> list[ApprovalRequest]:
+    return [request_of(row) for row in cursor.rows(f"SELECT {COLUMNS} FROM requests WHERE {where}", **values)]
 
 
 def _unknown(name: object) -> ApprovalError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import weakref
+from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,7 +17,7 @@ from hackamore.errors import escape_terminal
 from hackamore.permissions import Deny
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable
 
     from hackamore.approvals.requests import ApprovalRequest
     from hackamore.dialogs import ElicitationResult
@@ -72,18 +73,12 @@ class Answered:
         return _Loop(self._approvals)
 
 
-class _Loop:
+class _Loop(Iterator[Continuation], AsyncIterator[Continuation]):
     """One loop. It is not a generator: those of an event loop are closed late, or never."""
 
     def __init__(self, approvals: Any) -> None:
         self._approvals = approvals
         self._found: Continuation | None = None
-
-    def __iter__(self) -> _Loop:
-        return self
-
-    def __aiter__(self) -> _Loop:
-        return self
 
     def __next__(self) -> Continuation:
         while (found := self.take()) is None:

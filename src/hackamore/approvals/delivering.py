@@ -73,13 +73,7 @@ def named(notifiers: Sequence[Any]) -> dict[str, Any]:
 
 
 def announce(
-    cursor: Cursor,
-    request: ApprovalRequest,
-    event: str,
-    now: float,
-    *,
-    notifiers: Mapping[str, Any],
-    remind: float | None,
+    cursor: Cursor, request: ApprovalRequest, event: str, now: float, *, notifiers: dict[str, Any], remind: float | None
 ) -> None:
     """Write down what is to be delivered because of an event of a request."""
     if event == "asked":
@@ -126,15 +120,7 @@ class _Row(NamedTuple):
 class Courier:
     """Sends what is due to notifiers, until `close`: each has a thread of its own, so that one that hangs holds up no other.
 
-    Args:
-        store: the database.
-        notifiers: the notifiers by name.
-        settle: applies expired timeouts of requests.
-
-    Attributes:
-        clock: returns seconds since 1970.
-        delivered: the messages that notifiers have taken.
-        ended: set by `close`.
+    `delivered` counts the messages that notifiers have taken; `close` sets `ended`.
     """
 
     def __init__(self, store: Store, notifiers: Mapping[str, Any], settle: Callable[[], None]) -> None:
@@ -178,12 +164,12 @@ class Courier:
 
     def deliver(self, seconds: float | None) -> None:
         """Send what is due now, and what becomes due until the seconds have passed or `close` is called."""
-        until = float("inf") if seconds is None else time.monotonic() + seconds
         if seconds is not None and seconds <= 0:
             self._quietly(self._settle)
             for target in self._notifiers:
                 self.round(target)
             return
+        until = float("inf") if seconds is None else time.monotonic() + seconds
         with self.working():
             while (left := until - time.monotonic()) > 0 and not self.ended.wait(min(left, _LOOK_SECONDS)):
                 self._quietly(self._settle)
@@ -248,9 +234,8 @@ class Courier:
         """Return whether no process sends it. The database may have failed when a claim of this process was to end."""
         if row.claimed == self._me:
             return row.key not in self._sending
-        return (
-            row.claimed is None or runs(row.claimed) is False or self.clock() - (row.claimed_at or 0.0) > _CLAIM_SECONDS
-        )
+        old = self.clock() - (row.claimed_at or 0.0) > _CLAIM_SECONDS
+        return row.claimed is None or old or runs(row.claimed) is False
 
     def _sent(self, row: _Row) -> bool:
         """Call the notifier; return whether the message needs no other attempt."""
@@ -259,7 +244,7 @@ class Courier:
             message = {"event": row.event, **msgspec.json.decode(row.message)}
             result = self._notifiers[row.target].send(message)
             if inspect.isawaitable(result):
-                private_loop.run(_awaited, result, seconds=_SEND_SECONDS)
+                private_loop.run(awaited, result, seconds=_SEND_SECONDS)
             self.delivered += 1
             return True
         except ReceiverGoneError as error:
@@ -283,8 +268,9 @@ class Courier:
                 self._sending.remove(row.key)
 
 
-async def _awaited(result: Awaitable[Any]) -> None:
-    await result
+async def awaited(result: Awaitable[Any]) -> Any:
+    """Return the result of an object that is not a coroutine."""
+    return await result
 
 
 def _warn(text: str, code: str = "DELIVERY_FAILED") -> None:

@@ -54,26 +54,23 @@ def _places(given: Any) -> set[str]:
 
 def _identity(path: str, most: int, *, content: bool) -> tuple[bytes, int]:
     """Return what a path leads to: where its links end, and the content of a file; and how many bytes were read."""
-    real = path
+    real, read = path, 0
     try:
         real = os.path.realpath(path)
         status = os.lstat(real)
         # Opening a device may do something, a FIFO would wait for its writer, and the system writes its files all the time.
         if not content or not stat.S_ISREG(status.st_mode) or real.startswith(("/proc/", "/sys/")):
-            return f"kind {stat.S_IFMT(status.st_mode)} ".encode() + os.fsencode(real), 0
-        # Programs can set the time of the last change of the content, but not that of the last change of all.
-        known = f"{status.st_ino} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} "
-        if status.st_size > min(_WHOLE_BYTES, most):
-            return f"large {known}".encode() + os.fsencode(real), 0
-        descriptor = os.open(real, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+            found = f"kind {stat.S_IFMT(status.st_mode)}"
+        elif status.st_size > min(_WHOLE_BYTES, most):
+            # Programs can set the time of the last change of the content, but not that of the last change of all.
+            found = f"large {status.st_ino} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
+        else:
+            # One that was put in its place meanwhile is another one when the answer is used.
+            with open(os.open(real, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW), "rb") as file:
+                data = file.read(_WHOLE_BYTES + 1)
+            found, read = f"file {hashlib.sha256(data).hexdigest()}", len(data)
     except FileNotFoundError:
-        return b"missing " + os.fsencode(real), 0
+        found = "missing"
     except (OSError, ValueError) as error:
-        return f"closed {getattr(error, 'errno', '')} ".encode() + os.fsencode(real), 0
-    try:
-        # One that was put in its place meanwhile is another one when the answer is used.
-        with open(descriptor, "rb") as file:
-            data = file.read(_WHOLE_BYTES + 1)
-        return f"file {hashlib.sha256(data).hexdigest()} ".encode() + os.fsencode(real), len(data)
-    except OSError as error:
-        return f"closed {error.errno} ".encode() + os.fsencode(real), 0
+        found = f"closed {getattr(error, 'errno', '')}"
+    return f"{found} ".encode() + os.fsencode(real), read

@@ -10,21 +10,22 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import json
 import time
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 from html import escape
+from string import Template
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qs
 
 import anyio.to_thread
 import msgspec
 
-from hackamore.dialogs import ElicitationResult
+from hackamore.approvals.app import body_of, reply
+from hackamore.approvals.requests import denial, exact
 from hackamore.errors import ApprovalError, escape_unsafe
-from hackamore.permissions import Allow, Deny
+from hackamore.permissions import Allow
 from hackamore.runtime.log import logger
 
 if TYPE_CHECKING:
@@ -35,20 +36,8 @@ if TYPE_CHECKING:
 
 _MOST_BYTES = 65_536
 _DOMAIN = b"hackamore approvals link\0"
-_STYLE = (
-    ":root{color-scheme:light dark;font:1rem/1.5 system-ui,sans-serif}body{max-width:44rem;margin:2rem auto;padding:0 1rem}"
-    "pre{overflow:auto;border:1px solid;padding:.75rem;white-space:pre-wrap;overflow-wrap:anywhere}"
-    "button,input[name=message]{font:inherit;padding:.6rem 1.2rem;margin:.25rem .5rem .25rem 0}"
-)
-_HEADERS = {
-    "content-type": "text/html; charset=utf-8",
-    "cache-control": "no-store",
-    "referrer-policy": "no-referrer",  # the address is the permission to answer
-    "x-content-type-options": "nosniff",
-    "x-robots-tag": "noindex, nofollow",
-    "content-security-policy": "default-src 'none'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; style-src "
-    f"'sha256-{base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()}'",
-}
+_ALLOWABLE = ("tool", "plan")
+"""Kinds of requests that a yes is a whole answer to."""
 
 
 class Link(NamedTuple):
@@ -59,7 +48,7 @@ class Link(NamedTuple):
     expires: float  # seconds since 1970
 
 
-class LinkError(ApprovalError):
+class LinkError(Exception):
     """A link cannot be used: it is changed, over, used, or that of another person. `status` is for HTTP."""
 
     def __init__(self, message: str, status: int) -> None:
@@ -142,10 +131,7 @@ def link_app(
             raise ValueError(f"the app of links does not know the scope {scope['type']!r}")
         fields: dict[str, list[str]] = {}
         if scope["method"] == "POST":
-            body, more = b"", True
-            while more and len(body) <= _MOST_BYTES:
-                event = await receive()
-                body, more = body + event.get("body", b""), event.get("more_body", False)
+            body = await body_of(receive, _MOST_BYTES) or b""
             with suppress(ValueError):
                 fields = parse_qs(body[:_MOST_BYTES].decode(), max_num_fields=200)
         person = None if identity is None else identity(scope) or ""
@@ -153,14 +139,10 @@ def link_app(
         work = partial(_respond, approvals, key, token, scope["method"], fields=fields, person=person)
         status, page = await anyio.to_thread.run_sync(work)
         content = page.encode("utf-8", "replace")
-        headers = {
-            **_HEADERS,
-            "content-length": str(len(content)),
-            **({"allow": "GET, HEAD, POST"} if status == 405 else {}),
-        }
-        pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
-        await send({"type": "http.response.start", "status": status, "headers": pairs})
-        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else content})
+        headers = {**_headers(), "content-length": str(len(content))}
+        if status == 405:
+            headers["allow"] = "GET, HEAD, POST"
+        await reply(send, status, headers, b"" if scope["method"] == "HEAD" else content)
 
     return app
 
@@ -183,55 +165,61 @@ def _respond(
         answer = _answer(request, fields)
         approvals.answer(request.id, answer, by=link.person)
         return 200, _page("Answered", f"<p>Your answer is on record, as that of {_shown(link.person)}.</p>")
-    except LinkError as error:
-        return error.status, _page("Not possible", f"<p>{_shown(str(error))}</p>")
     except ApprovalError as error:
-        if error.request is not None:  # another person was first
-            return 409, _page("Not possible", f"<p>{_shown(str(error))}</p>")
-        logger.warning("A link could not be used: %s", error, extra={"code": "LINK_FAILED"})
-        return 503, _page("Not possible", "<p>The requests cannot be read now. Nothing was changed. Try again.</p>")
+        status, text = getattr(error, "status", 409 if error.request else 503), str(error)
+        if status == 503:
+            logger.warning("A link could not be used: %s", error, extra={"code": "LINK_FAILED"})
+            text = "The requests cannot be read now. Nothing was changed. Try again."
+        return status, _page("Not possible", f"<p>{_shown(text)}</p>")
 
 
 def _answer(request: ApprovalRequest, fields: dict[str, list[str]]) -> AnswerTo:
     """Return the answer of a form; anything that is not understood is an error."""
     answer, message = fields.get("answer"), fields.get("message", [""])[0]
     if answer == ["deny"]:
-        return ElicitationResult.decline() if request.kind == "elicitation" else Deny(message or "A person denied it.")
-    if answer != ["allow"] or not _allowable(request):
+        return denial(request.kind, message)
+    if answer != ["allow"] or request.kind not in _ALLOWABLE:
         raise LinkError("The answer must be one of those that the form offers. Nothing was changed.", 422)
     return Allow()
-
-
-def _allowable(request: ApprovalRequest) -> bool:
-    """Return whether a yes is a whole answer."""
-    return request.kind in ("tool", "plan")
 
 
 def _form(request: ApprovalRequest) -> str:
     ends = datetime.fromtimestamp(request.deadline, UTC)
     facts = [request.reason, f"Conversation: {request.conversation}", f"Answer before {ends:%Y-%m-%d %H:%M} UTC."]
-    yes = '<button name="answer" value="allow">Allow</button>'
-    if not _allowable(request):
-        yes, facts = (
-            "",
-            [
-                *facts,
-                "This link can only deny it: a yes needs fields that the page and `hackamore approvals answer` have.",
-            ],
+    if request.kind not in _ALLOWABLE:
+        facts.append(
+            "This link can only deny it: a yes needs fields that the page and `hackamore approvals answer` have."
         )
-    return (
-        "".join(f"<p>{_shown(fact)}</p>" for fact in facts if fact)
-        + f"<pre>{_shown(json.dumps(request.input, indent=2, ensure_ascii=False))}</pre>"
-        + '<form method="post"><p><input name="message" maxlength="2000" placeholder="Reason of a denial" '
-        + f'aria-label="Reason of a denial"></p>{yes}<button name="answer" value="deny">Deny</button></form>'
+    return _asset(
+        "link-form.html",
+        facts="".join(f"<p>{_shown(fact)}</p>" for fact in facts if fact),
+        input=_shown(exact(request)),
+        yes=_asset("link-yes.html") if request.kind in _ALLOWABLE else "",
     )
 
 
 def _page(title: str, body: str) -> str:
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        f"<title>{_shown(title)}</title><style>{_STYLE}</style></head><body><h1>{_shown(title)}</h1>{body}</body></html>"
-    )
+    return _asset("link.html", title=_shown(title), style=_asset("link.css"), body=body)
+
+
+def _asset(name: str, **values: str) -> str:
+    from hackamore.runtime.pages import asset
+
+    return Template(asset("hackamore.approvals", name)).substitute(values)
+
+
+@cache
+def _headers() -> dict[str, str]:
+    style = base64.b64encode(hashlib.sha256(_asset("link.css").encode()).digest()).decode()
+    return {
+        "content-type": "text/html; charset=utf-8",
+        "cache-control": "no-store",
+        "referrer-policy": "no-referrer",  # the address is the permission to answer
+        "x-content-type-options": "nosniff",
+        "x-robots-tag": "noindex, nofollow",
+        "content-security-policy": "default-src 'none'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; "
+        f"style-src 'sha256-{style}'",
+    }
 
 
 def _shown(text: str) -> str:

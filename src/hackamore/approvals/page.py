@@ -10,14 +10,13 @@ import hashlib
 import secrets
 import threading
 import time
-from functools import cache
 from http import HTTPStatus
 from string import Template
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
-from hackamore.approvals.requests import AnswerTo, ApprovalRequest, encode_answer
+from hackamore.approvals.requests import AnswerTo, ApprovalRequest, encode_answer, exact, text_of_json, verdict
 from hackamore.dialogs import ElicitationResult
 from hackamore.errors import ApprovalError, text_of
 from hackamore.permissions import AddRules, Allow, Deny
@@ -135,13 +134,12 @@ class Page:
             case "GET", [""]:
                 return _page()
             case "GET", ["enter", _]:
-                return _send(
-                    b"", "text/plain", Refresh="0; url=../"
-                )  # a redirect would not get the cookie from another site
+                # A redirect would not get the cookie from another site.
+                return _send(b"", "text/plain", Refresh="0; url=../")
             case "GET", ["page.js"]:
-                return _send(_script().encode(), "text/javascript; charset=utf-8")
+                return _asset("text.js", "page.js", "text/javascript; charset=utf-8")
             case "GET", ["page.css"]:
-                return _send(_style().encode(), "text/css; charset=utf-8")
+                return _asset("base.css", "page.css", "text/css; charset=utf-8")
             case "GET", ["requests" | "history" as name]:
                 return _json(self._listed(person, history=name == "history"), known)
             case "GET", ["request", name] if found := self._found(name, person):
@@ -187,12 +185,12 @@ class Page:
             **msgspec.structs.asdict(request),
             **_row(request),
             "input": None,
-            "text": _exact(request),
+            "text": exact(request),
             "details": {name: value for name, value in request.details.items() if name != "suggestions"},
             "reason": request.reason,
             "rules": _rules(request.always()) if "always" in _FIELDS[request.kind] else [],
             "answer": answer,
-            "follows": earlier and {**_row(earlier), "text": _exact(earlier)},
+            "follows": earlier and {**_row(earlier), "text": exact(earlier)},
         }
 
     def _answer(self, request: ApprovalRequest, body: bytes, person: Person) -> Response:
@@ -244,31 +242,24 @@ def _answer_of(request: ApprovalRequest, given: _Given) -> AnswerTo:
 
 def _row(request: ApprovalRequest) -> dict[str, Any]:
     """Return what the list shows of a request."""
-    given, answer = request.input, request.answer
+    given = request.input
     if request.kind == "question" and (names := _questions(request)):
         given = {"description": names[0]}
     found = (value for name in _NAMING if isinstance(value := given.get(name), str) and value)
-    text = next(found, None) or msgspec.json.encode(given).decode()
+    text = next(found, None) or text_of_json(given)
     return {
         **{name: getattr(request, name) for name in _ROW},
         "summary": text if len(text) <= _SUMMARY else f"{text[:_SUMMARY]}…",
-        "outcome": getattr(answer, "action", type(answer).__name__.lower()) if answer else "",
+        "outcome": verdict(request),
     }
 
 
 def _questions(request: ApprovalRequest) -> list[str]:
     """Return the questions of the model; none if one of them has no text, as such a request can only be denied."""
     asked = request.input.get("questions")
-    found = (
-        [each.get("question") if isinstance(each, dict) else None for each in asked] if isinstance(asked, list) else []
-    )
-    names = [name for name in found if isinstance(name, str)]
-    return names if len(names) == len(found) else []
-
-
-def _exact(request: ApprovalRequest) -> str:
-    """Return the input as JSON: numbers of a browser are not exact."""
-    return msgspec.json.format(msgspec.json.encode(request.input), indent=2).decode()
+    asked = asked if isinstance(asked, list) else []
+    names = [each["question"] for each in asked if isinstance(each, dict) and isinstance(each.get("question"), str)]
+    return names if len(names) == len(asked) else []
 
 
 def _rules(answer: Allow) -> list[str]:
@@ -278,23 +269,9 @@ def _rules(answer: Allow) -> list[str]:
     return [each.tool_name if each.rule_content is None else f"{each.tool_name}({each.rule_content})" for each in rules]
 
 
-# -- answers -----------------------------------------------------------------------------------------------------------
-
-
-@cache
-def _script() -> str:
-    return "\n".join((asset("hackamore.runtime", "text.js"), asset(_PACKAGE, "page.js")))
-
-
-@cache
-def _style() -> str:
-    return "\n".join((asset("hackamore.runtime", "base.css"), asset(_PACKAGE, "page.css")))
-
-
 def _headers(nonce: str = "") -> dict[str, str]:
     """Return the headers of an answer. Only the page itself has a nonce: nothing else of its origin can run in it."""
-    source = f"'nonce-{nonce}'" if nonce else "'none'"
-    connect = "'self'" if nonce else "'none'"
+    source, connect = (f"'nonce-{nonce}'", "'self'") if nonce else ("'none'", "'none'")
     return security_headers(
         f"default-src 'none'; script-src {source}; style-src {source}; connect-src {connect}; base-uri 'none'; form-action 'none'; "
         "require-trusted-types-for 'script'; trusted-types 'none'"
@@ -306,6 +283,10 @@ def _page() -> Response:
     text = Template(asset(_PACKAGE, "page.html")).substitute(nonce=nonce)
     response = _send(text.encode(), "text/html; charset=utf-8")
     return response._replace(headers={**response.headers, **_headers(nonce)})
+
+
+def _asset(shared: str, own: str, kind: str) -> Response:
+    return _send(f"{asset('hackamore.runtime', shared)}\n{asset(_PACKAGE, own)}".encode(), kind)
 
 
 def _send(body: bytes, kind: str, status: int = HTTPStatus.OK, **more: str) -> Response:

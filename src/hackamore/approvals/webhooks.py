@@ -103,17 +103,10 @@ class Webhook:
         body = msgspec.json.encode({**about, "data": data})
         name, seconds = f"msg_{message['id']}_{message['event']}", f"{now:.0f}"
         signed = f"{name}.{seconds}.".encode() + body
-        signatures = [base64.b64encode(hmac.digest(key, signed, "sha256")).decode() for key in self._keys]
-        status = self._post(
-            body,
-            {
-                "content-type": "application/json",
-                "user-agent": f"hackamore/{__version__}",
-                "webhook-id": name,
-                "webhook-timestamp": seconds,
-                "webhook-signature": " ".join(f"v1,{each}" for each in signatures),
-            },
-        )
+        signatures = [f"v1,{base64.b64encode(hmac.digest(key, signed, 'sha256')).decode()}" for key in self._keys]
+        headers = {"content-type": "application/json", "user-agent": f"hackamore/{__version__}", "webhook-id": name}
+        headers |= {"webhook-timestamp": seconds, "webhook-signature": " ".join(signatures)}
+        status = self._post(body, headers)
         if status == _GONE:
             raise ReceiverGoneError(
                 f"The receiver {self.name} answered 410: it wants no more messages. Remove it from `notify`."

@@ -13,13 +13,13 @@ import msgspec
 
 from hackamore.activity.words import one_line
 from hackamore.approvals import Approvals
-from hackamore.approvals.requests import KIND, encode_answer
+from hackamore.approvals.requests import KIND, denial, encode_answer, exact, text_of_json, verdict
 from hackamore.cli.fleet_view import duration
 from hackamore.cli.sessions import write_table
 from hackamore.cli.terminal import escape_json
 from hackamore.dialogs import ElicitationResult
 from hackamore.errors import OptionsError
-from hackamore.permissions import Allow, Deny
+from hackamore.permissions import Allow
 from hackamore.storage.postgres_store import open_store
 
 if TYPE_CHECKING:
@@ -60,17 +60,13 @@ def history_(given: Mapping[str, Any], terminal: Terminal) -> int:
         raise OptionsError(f"`--limit` must be 1 or more, got {limit}.", field="limit")
     with _opened(given) as approvals:
         found = approvals.history(by=given["by"], conversation=given["conversation"], limit=limit)
-    rows = [[_when(each.asked_at), each.state, _verdict(each), each.answered_by or ""] for each in found]
+    rows = [[_when(each.asked_at), each.state, verdict(each), each.answered_by or ""] for each in found]
     _table(terminal, given, found, ("ASKED", "STATE", "ANSWER", "BY"), rows)
     return 0
 
 
 def _table(
-    terminal: Terminal,
-    given: Mapping[str, Any],
-    found: list[ApprovalRequest],
-    heads: tuple[str, ...],
-    rows: list[list[str]],
+    terminal: Terminal, given: Mapping[str, Any], found: list[ApprovalRequest], heads: tuple[str, ...], rows: Any
 ) -> None:
     if given["as_json"]:
         terminal.json([_as_json(each) for each in found])
@@ -86,17 +82,15 @@ def show_(given: Mapping[str, Any], terminal: Terminal) -> int:
     if given["as_json"]:
         terminal.json(_as_json(request))
         return 0
-    facts = {
-        name: getattr(request, name) or ""
-        for name in ("id", "kind", "tool", "conversation", "state", "reason", "follows")
-    }
+    names = ("id", "kind", "tool", "conversation", "state", "reason", "follows")
+    facts = {name: getattr(request, name) or "" for name in names}
     facts |= {"asked": _when(request.asked_at), "deadline": _when(request.deadline)}
     facts |= {"approvers": ", ".join(request.approvers or ()), "tags": ", ".join(map("=".join, request.tags.items()))}
-    facts["answer"] = f"{_verdict(request)} by {request.answered_by}" if request.answered_by else ""
+    facts["answer"] = f"{verdict(request)} by {request.answered_by}" if request.answered_by else ""
     for name, text in facts.items():
         if text:
             terminal.parts((f"{name:13}", "bold"), (one_line(text), ""), hang=13)
-    terminal.line(escape_json(msgspec.json.format(msgspec.json.encode(request.input), indent=2).decode()))
+    terminal.line(escape_json(exact(request)))
     return 0
 
 
@@ -110,7 +104,7 @@ def answer_(given: Mapping[str, Any], terminal: Terminal) -> int:
     if given["as_json"]:
         terminal.json(_as_json(answered))
     else:
-        terminal.note(f"{one_line(answered.id)}: {_verdict(answered)}, by {one_line(answered.answered_by or '')}.")
+        terminal.note(f"{one_line(answered.id)}: {verdict(answered)}, by {one_line(answered.answered_by or '')}.")
     return 0
 
 
@@ -126,10 +120,10 @@ def _answer(given: Mapping[str, Any], request: ApprovalRequest) -> AnswerTo:
             changed = msgspec.json.decode(given["input"], type=dict[str, Any])
         except (msgspec.DecodeError, UnicodeEncodeError) as error:
             raise OptionsError(f"`--input` must be a JSON object: {error}.", field="input") from None
-    if request.kind == "elicitation":
-        return ElicitationResult("accept", changed or {}) if allows else ElicitationResult.decline()
     if not allows:
-        return Deny(given["message"] or "A person denied it.")
+        return denial(request.kind, given["message"] or "")
+    if request.kind == "elicitation":
+        return ElicitationResult("accept", changed or {})
     if request.kind == "question":
         if not isinstance((changed or {}).get("answers"), dict):
             raise OptionsError('A question needs `--input \'{"answers": {"QUESTION": "LABEL"}}\'`.', field="input")
@@ -141,24 +135,13 @@ def _answer(given: Mapping[str, Any], request: ApprovalRequest) -> AnswerTo:
 def _as_json(request: ApprovalRequest) -> dict[str, Any]:
     names = [name for name in request.__struct_fields__ if name != "answer"]
     answer = None if request.answer is None else msgspec.json.decode(encode_answer(request.answer, request.kind))
-    return {
-        **{name: msgspec.to_builtins(getattr(request, name)) for name in names},
-        "reason": request.reason,
-        "answer": answer,
-    }
+    known = {name: msgspec.to_builtins(getattr(request, name)) for name in names}
+    return {**known, "reason": request.reason, "answer": answer}
 
 
 def _brief(request: ApprovalRequest) -> str:
-    return " ".join(
-        one_line(each if isinstance(each, str) else msgspec.json.encode(each).decode())
-        for each in request.input.values()
-    )[:300]
-
-
-def _verdict(request: ApprovalRequest) -> str:
-    if isinstance(request.answer, ElicitationResult):
-        return request.answer.action
-    return "" if request.answer is None else "allow" if isinstance(request.answer, Allow) else "deny"
+    texts = (each if isinstance(each, str) else text_of_json(each) for each in request.input.values())
+    return " ".join(map(one_line, texts))[:300]
 
 
 def _when(seconds: float) -> str:

@@ -65,7 +65,6 @@ class LoopbackServer(ThreadingHTTPServer):
                 self._open[connection] = True
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Handle a connection."""
         try:
             super().process_request_thread(request, client_address)
         finally:
@@ -101,7 +100,6 @@ class LoopbackHandler(BaseHTTPRequestHandler):
     sys_version = ""
 
     def setup(self) -> None:
-        """Read with a limit of time."""
         super().setup()
         self.rfile.close()
         self.rfile = BufferedReader(_Arriving(self.connection))
@@ -115,7 +113,6 @@ class LoopbackHandler(BaseHTTPRequestHandler):
         self.connection.settimeout(REQUEST_SECONDS)
 
     def send(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
-        """Send an answer."""
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import hackamore
-from hackamore import errors
+from hackamore import ApprovalPendingError, errors
 from hackamore.checked.schemas import OutputError
 from hackamore.errors import DecodeError, Diagnostic, HackamoreError
 from hackamore.messages import AuthenticationError, RateLimitedError, RateLimitInfo, ResultError, ResultMessage
@@ -224,6 +224,7 @@ RETRYABLE: dict[str, list[tuple[HackamoreError, bool]]] = {
     "WorkspaceError": [(errors.WorkspaceError("m"), False), (errors.WorkspaceError("m", retryable=True), True)],
     "RegistryError": [(errors.RegistryError("m"), False)],
     "OutputError": [(OutputError(ResultMessage(), "r", b"{}"), False)],
+    "ApprovalPendingError": [(ApprovalPendingError(ResultMessage()), False)],
     "ResultError": [
         *((failed(subtype="success", api_error_status=status), True) for status in (408, 409, 500, 502, 503, 529)),
         *((failed(subtype="success", api_error_status=status), False) for status in (400, 402, 404, 413)),

@@ -26,16 +26,15 @@ def call(
     update = {"type": "addRules", "rules": [rule], "behavior": "allow", "destination": "session"}
     more: Any = {"suggestions_raw": msgspec.Raw(msgspec.json.encode([update]))} if suggestions else {}
     raw = msgspec.Raw(msgspec.json.encode(given or {"command": command}))
-    request = PermissionRequest(tool_name=tool, tool_use_id="toolu_1", input_raw=raw, decision_reason=REASON, **more)
-    # Without a conversation nobody could continue after the hold.
-    request.__dict__["(session)"] = Reach(lambda: None, secrets.token_hex(4))
-    return request
+    return PermissionRequest(tool_name=tool, tool_use_id="toolu_1", input_raw=raw, decision_reason=REASON, **more)
 
 
 def ask(approvals: Approvals, request: Any = None) -> ApprovalRequest:
     """Ask a person about a call, whose turn ends immediately: the request waits on without a process."""
     known = {each.id for each in approvals.pending()}
     request = request or call()
+    # Without a conversation it would wait for the whole timeout.
+    request.__dict__["(session)"] = Reach(lambda: None, secrets.token_hex(4))
     anyio.run(approvals.permit if isinstance(request, PermissionRequest) else approvals.elicit, request)
     [asked] = [each for each in approvals.pending() if each.id not in known]
     return asked

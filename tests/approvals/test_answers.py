@@ -102,7 +102,7 @@ def test_a_late_answer_is_refused(opened_at: Callable[..., Approvals], when: str
         if when == "used":
             assert await answered_with(approvals, request, Deny("No.")) == Deny("No.")
         elif when == "deadline":
-            assert await approvals.permit(request) == Deny("Nobody answered in time.")
+            assert await approvals.permit(request) == Deny("No person answered in time.")
         else:
             result: list[object] = []
             async with anyio.create_task_group() as group:
@@ -112,7 +112,7 @@ def test_a_late_answer_is_refused(opened_at: Callable[..., Approvals], when: str
 
                 group.start_soon(ask)
                 approvals.withdraw((await first_pending(approvals)).id)
-            assert result == [Deny("The request for this call was taken back. It has not run.")]
+            assert result == [Deny("The request for this call was cancelled. It has not run.")]
 
     approvals = opened_at(timeout=0.2 if when == "deadline" else 60)
     anyio.run(scenario)
@@ -136,7 +136,7 @@ def test_a_deadline_that_nobody_waited_for(opened_at: Callable[..., Approvals]) 
     request = cold(approvals)
     while approvals.pending():
         time.sleep(0.01)  # the clock is the subject
-    assert approvals.get(request.id).answer == Deny("Nobody answered in time.", interrupt=True)
+    assert approvals.get(request.id).answer == Deny("No person answered in time.", interrupt=True)
     with pytest.raises(ApprovalError, match="timed out") as caught:
         approvals.answer(request.id, Allow(), by="bob")
     assert caught.value.request.answered_by == "deadline"

@@ -151,7 +151,7 @@ def test_a_webhook_is_signed_by_the_standard_and_has_no_content(opened: Any, rec
         "id": request.id,
         "kind": "tool",
         "tool": "Bash",
-        "conversation": "",
+        "conversation": request.conversation,
         "reason": "The rule 'net' asks about `...`.",
         "approvers": None,
         "asked_at": request.asked_at,

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 TALKS = ("one", "two")
 CALLS = ("make", "make clean")
 NO = Deny("No.")
-TIMED_OUT = Deny("Nobody answered in time.")
-TAKEN_BACK = Deny("The request for this call was taken back. It has not run.")
+TIMED_OUT = Deny("No person answered in time.")
+TAKEN_BACK = Deny("The request for this call was cancelled. It has not run.")
 TIMEOUT = 1_000.0
 
 

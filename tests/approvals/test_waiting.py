@@ -203,7 +203,7 @@ def test_a_clock_that_is_set_ends_no_wait_late(
                 offset = step
         return answers
 
-    assert play(scenario, backend) == [Deny("Nobody answered in time.")]
+    assert play(scenario, backend) == [Deny("No person answered in time.")]
     [record] = approvals.history()
     assert (record.state, record.answered_by) == ("used", "deadline")
 
@@ -409,7 +409,7 @@ def test_a_stopped_server_ends_the_wait_with_its_timeout(own_server: Postgres, b
         own_server.kill()
     own_server.start()
     [record] = approvals.history()
-    assert (record.answered_by, record.answer) == ("deadline", Deny("Nobody answered in time."))
+    assert (record.answered_by, record.answer) == ("deadline", Deny("No person answered in time."))
     approvals.close()
 
 

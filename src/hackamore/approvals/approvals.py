@@ -1,8 +1,8 @@
 """`Approvals`: the option that asks people, and what any process does with the requests.
 
-A request is **warm** while its callback waits: the answer goes to the very call that was asked for. After `hold` seconds, or when the host
-is gone, it is **cold**: the record stays, and the conversation needs no process. Once it is answered, somebody continues the conversation
-(`answered`), and the model's next call with the same fingerprint gets the answer from the record, once. Any other call is asked anew.
+A request is **warm** while its callback waits: the answer goes to that call. After `hold` seconds, or when the host
+is gone, it is **cold**: the record stays, and the conversation needs no process. Once it is answered, a program continues the conversation
+(`answered`), and the model's next call with the same fingerprint gets the answer from the record, once. Other calls are new requests.
 
 No lock of a request is held while a person thinks: an answer, a use and a withdrawal are each one transaction, and `REQUEST` of `requests`
 decides which may follow which.
@@ -138,8 +138,8 @@ class Approvals:
         timeout: seconds until `otherwise` is the answer. The clock of the machine counts, as the answer may come from another one.
         otherwise: `deny` denies the call then; `interrupt` also ends the turn.
         hold: seconds for which a call keeps the CLI waiting. After that the turn ends, and the answer is for the same call in the
-            conversation when it is resumed. None waits until the deadline.
-        approvers: the people who may see and answer a request, or a function of the request that returns them; None for everybody.
+            conversation when it is resumed. None waits for the whole `timeout`.
+        approvers: the people who may see and answer a request, or a function of the request that returns them; None if all people may.
         tags: names and values to keep with each request, or a function of the request that returns them.
         notify: where requests are announced, such as `hackamore.approvals.Webhook(url, secret)`.
         remind: seconds after which an unanswered request is announced again; None for never.
@@ -301,7 +301,7 @@ class Approvals:
             The request with its answer.
 
         Raises:
-            ApprovalError: it was answered before (`request` of the error says by whom), is withdrawn or over, does not exist, or the
+            ApprovalError: it was answered before (`request` of the error says by whom), is cancelled or over, does not exist, or the
                 person may not answer it; or the database cannot be used.
             ValueError: `by` is empty.
         """
@@ -323,7 +323,7 @@ class Approvals:
         return self._store.transaction(work)
 
     def withdraw(self, id: str) -> None:
-        """Take a request back: nobody can answer it any more, and an answer that no call had counts for nothing.
+        """Cancel a request: no person can answer it any more, and an answer that no call had counts for nothing.
 
         Args:
             id: the name of the request.
@@ -369,7 +369,7 @@ class Approvals:
         return self._store.transaction(work)
 
     def done(self, continuation: Continuation) -> None:
-        """Say that a conversation was continued: an answer that the model did not ask for again counts for nothing any more.
+        """End a claim, because the conversation was continued: an answer that the model did not ask for again counts for nothing any more.
 
         Answers that another process has claimed in the meantime are left to it.
 
@@ -562,7 +562,7 @@ class Approvals:
             if state is State.CHANGED:
                 follows = opened.id  # the call is another one than that which the person saw
             elif state is State.WITHDRAWN:
-                return Deny("The request for this call was taken back. It has not run.")
+                return Deny("The request for this call was cancelled. It has not run.")
             else:
                 if answer is not None:
                     with suppress(ApprovalError):  # only observers of the session need it
@@ -620,7 +620,7 @@ class Approvals:
         raise KIND.failed(self._store.title, StorageError(f"did not answer within {seconds:g} s.", "failed"))
 
     def _open(self, wait: _Wait, follows: str | None) -> ApprovalRequest:
-        """Return the request for a call: that of an earlier process, or a new one, which is written down before anybody is asked."""
+        """Return the request for a call: that of an earlier process, or a new one, which is written down before it is announced."""
         call = wait.call
         given, details = _shown(call.tool, call.given), _shown(call.tool, call.details)
         mark = call.print()
@@ -726,7 +726,7 @@ class Approvals:
 
     def _expire(self, cursor: Cursor, now: float) -> None:
         for request in _select(cursor, "state = 'waiting' AND deadline <= :now", now=now):
-            answer = denial(request.kind, "Nobody answered in time.", interrupt=self._otherwise == "interrupt")
+            answer = denial(request.kind, "No person answered in time.", interrupt=self._otherwise == "interrupt")
             text = encode_answer(answer, request.kind)
             self._move(cursor, request, Trigger.ANSWER, answer=text, answered_by=DEADLINE, answered=now)
             self._announce(cursor, request, "expired", now)
@@ -745,7 +745,7 @@ class _Open(NamedTuple):
     claimed_at: float | None
 
     def is_free(self, now: float) -> bool:
-        """Return whether no callback waits for the answer, and nobody continues the conversation. Clocks may be set back."""
+        """Return whether no callback waits for the answer, and no program continues the conversation. Clocks may be set back."""
         if self.claimed is not None and (alive := runs(self.claimed)) is not False:
             return alive is None and abs(now - (self.claimed_at or 0.0)) > _CLAIM_SECONDS
         return not _holds(self.holder, unknown=True) or abs(now - self.answered) > _WARM_SECONDS
@@ -820,7 +820,7 @@ def _shown(tool: str, value: Any) -> str:
 
 
 def _stops(session: Any) -> bool:
-    """Return whether a session is being stopped, or is gone: then a request stays, for whoever resumes it."""
+    """Return whether a session is being stopped, or is gone: then a request stays, for the program that resumes it."""
     names = ("STOPPING", "STOPPED", "FAILED", "COMPLETED")
     return session is None or getattr(getattr(session, "state", None), "name", "") in names
 

@@ -165,8 +165,8 @@ def _respond(
         answer = _answer(request, fields)
         approvals.answer(request.id, answer, by=link.person)
         return 200, _page("Answered", f"<p>Your answer is on record, as that of {_shown(link.person)}.</p>")
-    except ApprovalError as error:
-        status, text = getattr(error, "status", 409 if error.request else 503), str(error)
+    except (ApprovalError, LinkError) as error:
+        status, text = error.status if isinstance(error, LinkError) else 409 if error.request else 503, str(error)
         if status == 503:
             logger.warning("A link could not be used: %s", error, extra={"code": "LINK_FAILED"})
             text = "The requests cannot be read now. Nothing was changed. Try again."

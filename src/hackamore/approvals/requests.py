@@ -48,7 +48,7 @@ class State(Member):
     LAPSED = auto()
     """The conversation was continued after the answer, and the model did not repeat the call."""
     WITHDRAWN = auto()
-    """The turn was interrupted, or the request was taken back."""
+    """The turn was interrupted, or the request was cancelled."""
 
 
 class Trigger(Member):
@@ -70,7 +70,7 @@ REQUEST: dict[tuple[State, Trigger], State] = {
     (_S.ANSWERED, _H.LAPSE): _S.LAPSED,
     (_S.ANSWERED, _H.WITHDRAW): _S.WITHDRAWN,
 }
-"""Each change of a request. A missing cell is an error for whoever asked for the change."""
+"""Each change of a request. A missing cell is an error for the caller of the change."""
 
 TABLES = (
     "CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
@@ -104,14 +104,14 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
         call: the call of the tool, as the CLI names it.
         tool: the tool; for an elicitation the server.
         input: the input of the tool; for an elicitation its message and schema.
-        details: what else the CLI said, such as `title`, `decision_reason` and `suggestions`.
-        approvers: the people who may see and answer it; None for everybody.
+        details: the other facts of the CLI, such as `title`, `decision_reason` and `suggestions`.
+        approvers: the people who may see and answer it; None if all may.
         tags: names and values of the host.
         state: `waiting`, `answered`, `used`, `changed`, `lapsed` or `withdrawn`.
         asked_at: seconds since 1970.
         deadline: seconds since 1970: from then on the answer is `otherwise`.
         answer: the answer; None as long as there is none.
-        answered_by: the person who answered; `deadline` if nobody did in time.
+        answered_by: the person who answered; `deadline` if no person did in time.
         answered_at: seconds since 1970; None as long as there is no answer.
         used_at: the time at which a call had the answer, in seconds since 1970; None if none had.
         follows: an earlier request of the conversation whose answer does not count for this call; None without one.

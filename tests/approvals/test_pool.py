@@ -14,6 +14,7 @@ import pytest
 import hackamore
 from hackamore import Allow, ApprovalPendingError, Approvals, Deny, ElicitationResult, sync
 from hackamore.aio.pool import CheckOut
+from hackamore.checked.functions import Reach
 from hackamore.permissions import decode_permission_request
 from hackamore.pool import ConversationHibernated
 from hackamore.testing import Repeat, Reply, ScriptedModel, ToolCall
@@ -197,6 +198,9 @@ def test_the_answer_continues_a_conversation_of_a_killed_program(
 def test_a_conversation_that_could_not_be_continued_comes_again(opened: Open) -> None:
     approvals = opened(hold=0)
     asked = decode_permission_request({"tool_name": "Bash", "input": {"command": "make"}})
+    asked.__dict__["(session)"] = Reach(
+        lambda: None, "talk"
+    )  # without a conversation it would wait for the whole timeout
     asyncio.run(approvals.permit(asked))
     approvals.answer(approvals.pending()[0].id, Allow(), by="ada")
 

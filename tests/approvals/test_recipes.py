@@ -37,7 +37,7 @@ MESSAGE = {
     "conversation": "<!channel> a & b\r\nBcc: eve@example.com",
     "reason": "Because.",
     "approvers": ["ada", "bob", "eve"],
-    "deadline": time.time() + 60,
+    "deadline": time.time() + 86_400,
 }
 
 

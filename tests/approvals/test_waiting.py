@@ -161,12 +161,10 @@ def test_a_loop_that_is_left_frees_its_conversation(opened_at: Callable[..., App
     approvals.answer(request.id, Allow(), by="ada")
 
     async def broken() -> None:
-        waiting = approvals.answered()
-        async for found in waiting:
+        async for found in approvals.answered():
             assert found.conversation == "talk"
             assert other.claim() is None
             break
-        await waiting.aclose()  # type: ignore[attr-defined]
 
     play(broken, backend)
     found = other.claim()

@@ -107,7 +107,8 @@ def test_the_requests_of_a_cancelled_task_are_withdrawn(
 def test_a_worker_of_an_executor_asks_in_the_same_database(opened: Open) -> None:
     approvals = opened(hold=0)
     with closing(pickle.loads(pickle.dumps(approvals))) as sent:
-        asyncio.run(sent.permit(decode_permission_request({"tool_name": "Bash", "input": {"command": "make"}})))
+        task = sent.conversation("task")
+        asyncio.run(task.permit(decode_permission_request({"tool_name": "Bash", "input": {"command": "make"}})))
     assert [request.input["command"] for request in approvals.pending()] == ["make"]
 
 

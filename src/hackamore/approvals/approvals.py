@@ -123,6 +123,7 @@ class _Wait:
         self.over = False  # no answer is used from here on
         self.cold = False  # its turn ends, and the request waits on without it
         self.withdraw = False  # its turn was interrupted
+        self.used: ApprovalRequest | None = None  # the request whose answer it has
 
 
 class Approvals:
@@ -564,9 +565,8 @@ class Approvals:
             elif state is State.WITHDRAWN:
                 return Deny("The request for this call was cancelled. It has not run.")
             else:
-                if answer is not None:
-                    with suppress(ApprovalError):  # only observers of the session need it
-                        request.__dict__["(approval)"] = await self._use(_LAST_SECONDS, self.get, opened.id)
+                # Nothing is awaited here: a caller that is cancelled would lose the answer.
+                request.__dict__["(approval)"] = wait.used
                 return answer
 
     async def _answered(self, wait: _Wait, deadline: float, until: float, request: Any) -> _Taken:
@@ -673,6 +673,7 @@ class Approvals:
             if holder != wait.holder:  # another process continues the conversation
                 return State.LAPSED, None
             if state is State.USED:  # by this callback, which did not hear of it: a connection was lost
+                wait.used = request
                 return state, request.answer
             if state is not State.ANSWERED or wait.over:
                 return state, None
@@ -680,6 +681,7 @@ class Approvals:
                 self._move(cursor, request, Trigger.CHANGE)
                 return State.CHANGED, None
             self._move(cursor, request, Trigger.USE, used=time.time(), call=wait.call.call)
+            wait.used = request
             return State.USED, request.answer
 
         return self._store.transaction(work)

@@ -559,7 +559,7 @@ class Approvals:
         follows: str | None = None
         while True:
             opened = await self._use(_DATABASE_SECONDS, self._open, wait, follows)
-            state, answer = await self._answered(wait, opened.deadline, until, request)
+            state, answer = await self._answered(wait, opened, until, request)
             if state is State.CHANGED:
                 follows = opened.id  # the call is another one than that which the person saw
             elif state is State.WITHDRAWN:
@@ -569,10 +569,11 @@ class Approvals:
                 request.__dict__["(approval)"] = wait.used
                 return answer
 
-    async def _answered(self, wait: _Wait, deadline: float, until: float, request: Any) -> _Taken:
+    async def _answered(self, wait: _Wait, opened: ApprovalRequest, until: float, request: Any) -> _Taken:
         """Wait for the answer of a request; `WAITING` if it waits on without this callback."""
         # The clock of the machine may be set back meanwhile.
-        last = anyio.current_time() + max(deadline - time.time(), 0.0)
+        deadline, whole = opened.deadline, opened.deadline - opened.asked_at
+        last = anyio.current_time() + min(max(deadline - time.time(), 0.0), whole)
         failing: float | None = None
         while True:
             now = anyio.current_time()

@@ -609,7 +609,8 @@ class Approvals:
         if self._reading.acquire(blocking=False):
             try:
                 began = time.monotonic()
-                rows = self._store.look(lambda cursor: cursor.rows("SELECT id FROM requests WHERE state = 'waiting'"))
+                held = "SELECT id FROM requests WHERE state = 'waiting' AND holder IS NOT NULL"  # thousands may wait without a callback
+                rows = self._store.look(lambda cursor: cursor.rows(held))
                 self._pending, self._looked = frozenset(name for (name,) in rows), began
             finally:
                 self._reading.release()
@@ -824,8 +825,7 @@ def _shown(tool: str, value: Any) -> str:
 
 def _stops(session: Any) -> bool:
     """Return whether a session is being stopped, or is gone: then a request stays, for the program that resumes it."""
-    names = ("STOPPING", "STOPPED", "FAILED", "COMPLETED")
-    return session is None or getattr(getattr(session, "state", None), "name", "") in names
+    return session is None or getattr(getattr(session, "state", None), "name", "") in ("STOPPING", "STOPPED", "FAILED")
 
 
 def _select(cursor: Cursor, where: str, **values: object) -> list[ApprovalRequest]:

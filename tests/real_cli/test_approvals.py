@@ -364,11 +364,15 @@ def test_a_deferred_call_of_an_in_process_tool_waits_for_a_prompt(allowed: bool,
         resumed = options.replace(resume=first.session_id, hooks={"PreToolUse": lambda call, context: hook})
         with sync.Session(resumed) as session:
             messages = session.messages()
-            assert session.send("And?").result().result == "Done."
+            for _ in range(10):  # a prompt that is read before the server is connected ends like the replay
+                answer = session.send("And?").result()
+                if answer.terminal_reason != "tool_deferred_unavailable":
+                    break
+            assert answer.result == "Done."
             session.stop()
             reasons = [message.terminal_reason for message in messages if isinstance(message, ResultMessage)]
-    # On a busy machine the server may be connected before the replay: then the first result is missing.
-    assert reasons in (["tool_deferred_unavailable", "completed"], ["completed"])
+    # On a busy machine the server may also be connected before the replay: then the first result is missing.
+    assert (reasons[-1], {*reasons[:-1]} - {"tool_deferred_unavailable"}) == ("completed", set())
     assert called == (["tea"] if allowed else [])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import secrets
 import signal
 import tomllib
 from dataclasses import dataclass
@@ -169,6 +170,21 @@ def claude_path() -> str:
 def postgres_server() -> Generator[Postgres, None, None]:
     """Return a PostgreSQL server."""
     yield from running(Postgres)
+
+
+@pytest.fixture
+def postgres_address(postgres_server: Postgres) -> str:
+    """Return the address of a new database in Postgres."""
+    return f"{postgres_server.url}?schema=test_{secrets.token_hex(6)}"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return the address of a new database: a file, and a schema in Postgres."""
+    found: str = (
+        str(tmp_path / "records.db") if request.param == "sqlite" else request.getfixturevalue("postgres_address")
+    )
+    return found
 
 
 @dataclass(frozen=True)

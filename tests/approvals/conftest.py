@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from tests.support.servers import Postgres
-
 __all__ = ["browser", "driving", "open_page", "shell"]
 
 
@@ -30,21 +27,6 @@ def leaves_nothing(request: pytest.FixtureRequest) -> Iterator[None]:
         request.getfixturevalue("postgres_server")
     with nothing_left():
         yield
-
-
-@pytest.fixture
-def postgres_address(postgres_server: Postgres) -> str:
-    """Return the address of a new database of approvals in Postgres."""
-    return f"{postgres_server.url}?schema=test_{secrets.token_hex(6)}"
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Return the address of a new database: a file, and a schema in Postgres."""
-    if request.param == "sqlite":
-        return str(tmp_path / "approvals.db")
-    found: str = request.getfixturevalue("postgres_address")
-    return found
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +17,6 @@ __all__ = ["no_configuration", "repo", "source", "tree"]
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from tests.support.servers import Postgres
 
 NOW = Retry(backoff=0, rate_limit_wait=None)
 """Three attempts, one immediately after the other."""
@@ -37,21 +34,6 @@ def making(tmp_path: Path) -> Making:
         return Fleet(settings.pop("journal", tmp_path / "journal.db"), settings.pop("options", None), **settings)
 
     return make
-
-
-@pytest.fixture
-def postgres_address(postgres_server: Postgres) -> str:
-    """Return the address of a new journal in Postgres."""
-    return f"{postgres_server.url}?schema=test_{secrets.token_hex(6)}"
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Return the address of a new journal: a file, and a schema in Postgres."""
-    if request.param == "sqlite":
-        return str(tmp_path / "journal.db")
-    found: str = request.getfixturevalue("postgres_address")
-    return found
 
 
 @pytest.fixture

@@ -31,19 +31,20 @@ if TYPE_CHECKING:
 _LIMIT = 50
 
 
-def _opened(given: Mapping[str, Any]) -> closing[Approvals]:
+def opened(given: Mapping[str, Any]) -> closing[Approvals]:
+    """Open the approvals that `--place` or the variable names."""
     place = given["place"] or os.environ.get("HACKAMORE_APPROVALS")
     if not place:
         raise OptionsError(
             "Pass the place of the approvals, a file or a postgresql:// URL, or set HACKAMORE_APPROVALS.", field="place"
         )
-    open_store(KIND, place, create=False).close()  # a mistyped path must not become an empty database
+    open_store(KIND, place, create=False).close()  # a mistyped place must not become an empty database
     return closing(Approvals(place))
 
 
 def list_(given: Mapping[str, Any], terminal: Terminal) -> int:
     """List the requests that wait."""
-    with _opened(given) as approvals:
+    with opened(given) as approvals:
         found = approvals.pending(by=given["by"], conversation=given["conversation"])
     now = time.time()
     rows = [[duration(now - each.asked_at), duration(each.deadline - now)] for each in found]
@@ -58,7 +59,7 @@ def history_(given: Mapping[str, Any], terminal: Terminal) -> int:
     limit = _LIMIT if given["limit"] is None else given["limit"]
     if limit < 1:
         raise OptionsError(f"`--limit` must be 1 or more, got {limit}.", field="limit")
-    with _opened(given) as approvals:
+    with opened(given) as approvals:
         found = approvals.history(by=given["by"], conversation=given["conversation"], limit=limit)
     rows = [[_when(each.asked_at), each.state, verdict(each), each.answered_by or ""] for each in found]
     _table(terminal, given, found, ("ASKED", "STATE", "ANSWER", "BY"), rows)
@@ -77,7 +78,7 @@ def _table(
 
 def show_(given: Mapping[str, Any], terminal: Terminal) -> int:
     """Show a request with its exact input."""
-    with _opened(given) as approvals:
+    with opened(given) as approvals:
         request = approvals.get(given["id"])
     if given["as_json"]:
         terminal.json(_as_json(request))
@@ -98,7 +99,7 @@ def answer_(given: Mapping[str, Any], terminal: Terminal) -> int:
     """Answer a request; the error of a late answer names the person who was first."""
     if given["verdict"] not in ("allow", "deny"):
         raise OptionsError("The answer must be `allow` or `deny`.", field="verdict")
-    with _opened(given) as approvals:
+    with opened(given) as approvals:
         request = approvals.get(given["id"])
         answered = approvals.answer(request.id, _answer(given, request), by=given["by"] or getpass.getuser())
     if given["as_json"]:

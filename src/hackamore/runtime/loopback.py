@@ -30,17 +30,16 @@ REQUEST_SECONDS = 10.0
 class LoopbackServer(ThreadingHTTPServer):
     """Serves pages at a port of 127.0.0.1, 0 for a free one; OSError if it is taken. Requests name one of `hosts`."""
 
-    daemon_threads = True
     request_queue_size = _MOST_CONNECTIONS
     allow_reuse_address = True
 
     def __init__(self, handler: type[LoopbackHandler], port: int = 0) -> None:
+        self._lock = threading.Lock()
+        self._open: dict[socket.socket, bool] = {}  # the connections, and whether they have sent a whole request
         super().__init__(("127.0.0.1", port), handler)
         self.port: int = int(self.server_address[1])
         self.hosts: frozenset[str] = frozenset((f"127.0.0.1:{self.port}", f"localhost:{self.port}"))
         self.origins: frozenset[str] = frozenset(f"http://{host}" for host in self.hosts)
-        self._lock = threading.Lock()
-        self._open: dict[socket.socket, bool] = {}  # the connections, and whether they have sent a whole request
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Handle a connection in a thread. If there are too many, close the oldest one without a request, or this one."""
@@ -56,7 +55,18 @@ class LoopbackServer(ThreadingHTTPServer):
         if closed is request:
             self.shutdown_request(request)
         else:
-            super().process_request(request, client_address)
+            arguments = (request, client_address)
+            threading.Thread(
+                target=self.process_request_thread, args=arguments, name="hackamore-page", daemon=True
+            ).start()
+
+    def server_close(self) -> None:
+        """Close the port and all connections: their threads end."""
+        super().server_close()
+        with self._lock:
+            for each in self._open:
+                with suppress(OSError):
+                    each.shutdown(socket.SHUT_RDWR)
 
     def asked(self, connection: socket.socket) -> None:
         """Mark a connection that has sent a whole request."""

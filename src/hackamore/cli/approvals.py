@@ -32,7 +32,7 @@ _LIMIT = 50
 
 
 def opened(given: Mapping[str, Any]) -> closing[Approvals]:
-    """Open the approvals that `--place` or the variable names."""
+    """Open the approvals that `PLACE` or the variable names."""
     place = given["place"] or os.environ.get("HACKAMORE_APPROVALS")
     if not place:
         raise OptionsError(

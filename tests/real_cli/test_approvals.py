@@ -222,6 +222,40 @@ def test_the_flag_does_not_guard_against_a_host_that_is_gone_before_initialize(m
     assert runs(cli) == (["x"] if mode == "bypassPermissions" else [])
 
 
+KILLED = """
+import json, os, signal, sys, time
+from hackamore import HookOutput, Options, sync
+from hackamore.transports.process import spawn
+
+given, start = json.loads(sys.argv[1]), spawn.start
+
+def starts(argv, **how):
+    found = start(argv, **how)
+    if argv[0] == given["cli_path"]:
+        print(found[0].pid, flush=True)
+        time.sleep(float(sys.argv[2]))  # a host that is stopped at the worst moment: there is no event to wait for
+        os.kill(os.getpid(), signal.SIGKILL)
+    return found
+
+spawn.start = starts
+sync.run("And?", Options(**given, hooks={"PreToolUse": lambda call, context: HookOutput.deny("no")}))
+"""
+
+
+@shows("approvals.facts.guarded")
+@pytest.mark.parametrize("seconds", [0, 0.5, 3])
+def test_the_watchdog_ends_what_a_host_has_left_before_initialize(seconds: float, cli: RealCLI) -> None:
+    with ScriptedModel(CALL, Repeat("Done.")) as model:
+        session, _ = deferred(cli, model, BYPASS)
+        options = {"cli_path": cli.cli_path, "cwd": str(cli.cwd), "env": cli.env(model), "inherit_env": False}
+        given = json.dumps({**options, "resume": session, "permission_mode": "bypassPermissions"})
+        command = [sys.executable, "-c", KILLED, given, str(seconds)]
+        host = subprocess.run(command, stdout=subprocess.PIPE, timeout=patience(30), check=False)
+        assert host.returncode == -signal.SIGKILL
+        wait_gone(int(host.stdout))
+    assert runs(cli) == []
+
+
 COMMAND = {"type": "command", "command": "echo closed >&2; exit 2"}
 GUARDS: dict[str, dict[str, Any]] = {
     "a hook of the settings": {"hooks": {"PreToolUse": [{"matcher": "*", "hooks": [COMMAND]}]}},

@@ -70,14 +70,14 @@ def test_mistakes(hackamore: Command, place: Path, tmp_path: Path) -> None:
     (tmp_path / "other.db").write_bytes(b"not a database" * 100)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        for arguments, said in (
-            ([str(tmp_path / "absent.db")], "There is no database of approvals"),
-            ([str(tmp_path / "other.db")], "other.db"),
-            ([str(place), "--port", port], f"port {port} cannot be used"),
-            ([str(place), "--port", "70000"], "must be 0 to 65535"),
+        for code, arguments, said in (
+            (1, [str(tmp_path / "absent.db")], "There is no database of approvals"),
+            (1, [str(tmp_path / "other.db")], "other.db"),
+            (2, [str(place), "--port", port], f"port {port} cannot be used"),
+            (2, [str(place), "--port", "70000"], "must be 0 to 65535"),
         ):
             ran = hackamore("approvals", "serve", *arguments)
-            assert (ran.code, said in ran.errors) == (2, True), ran
+            assert (ran.code, said in ran.errors) == (code, True), ran
     assert not (tmp_path / "absent.db").exists()
 
 

@@ -3,8 +3,8 @@
 Without the flag everything runs, but tests that have no business with shells do not run on all three. A test of the real CLI runs on one,
 chosen by its name: the stand-ins show the same on all of them, in a tenth of the time. A test with a stand-in runs on asyncio and one
 other, chosen by its name and the seed of the run: the shells are made of one source. Of a test that `--quick` leaves out and that has many
-cases, a run takes half of the cases, chosen by the seed: another half each time in CI. Each test has a case in each run, so each promise is
-shown. `HACKAMORE_TEST_THOROUGH=1` runs all of them on each shell.
+cases, a run takes half of the cases, chosen by the seed: another half each time in CI. Of tests that start two programs for each case, it
+takes a third. Each test has a case in each run, so each promise is shown. `HACKAMORE_TEST_THOROUGH=1` runs all of them on each shell.
 
 These rules count for a run of the whole suite only: a test that is named on the command line always runs.
 """
@@ -67,8 +67,15 @@ SLOW = (
     "cli/test_fleet_command", "cli/test_help.py::test_no_page_cuts", "cli/test_simulate", "cli/test_sessions_command", "cli/test_trace.py",
     "cli/test_install", "cli/test_log", "storage/test_same_file.py::test_random_interleavings",
     "fleet/test_executors", "fleet/test_storm", "fleet/test_journal_stores", "pool/test_holding", "testing/simulation/test_sessions",
+    "approvals/test_kills", "approvals/test_command", "approvals/test_page_browser", "approvals/test_page_mounted",
+    "approvals/test_recipes", "approvals/test_waiting.py::test_a_thousand", "approvals/test_waiting.py::test_a_stopped",
+    "approvals/test_notify", "cli/test_approvals_serve",
     "transcripts/stores/test_model", "session/test_life.py::test_a_cli_that_closes", "queries/test_one_shot.py::test_a_process_that_closes",
 )  # fmt: skip
+
+
+# These are half of the time of CI.
+COSTLY = ("compat", "cli")
 
 
 class Described(NamedTuple):
@@ -95,7 +102,7 @@ def left_out(test: Described) -> str | None:
     if test.among(NODE):
         return "tests of npm packages"
     if test.among(SLOW):
-        return "slow tests: most commands, plugins, imports, type checkers, hundreds of sessions, a browser, Dask, untrusted text"
+        return "slow tests: most commands, plugins, imports, type checkers, hundreds of sessions, browsers, Dask, untrusted text"
     if test.real_cli and not test.among(MAIN_PATHS):
         return "tests of the real CLI beyond its main paths"
     if test.shell in OTHER_SHELLS and not test.among(ON_EVERY_SHELL):
@@ -151,15 +158,20 @@ def reason(test: Described, *, quick: bool) -> str | None:
 
 
 def of_other_seeds(tests: Iterable[Described]) -> list[Described]:
-    """Return the half of the cases of each test of the thorough tier that a run with this seed leaves out, of those that it could run."""
+    """Return the cases of each test of the thorough tier that a run with this seed leaves out, of those that it could run."""
     if os.environ.get("HACKAMORE_TEST_THOROUGH") == "1":
         return []
     families = defaultdict(list)
     for test in tests:
         if left_out(test):
             families[test.path, test.name.partition("[")[0]].append(test)
-    halves = (sorted(cases, key=lambda case: drawn(case, 2**32))[: len(cases) // 2] for cases in families.values())
-    return [case for half in halves for case in half]
+    return [
+        case
+        for cases in families.values()
+        for case in sorted(cases, key=lambda case: drawn(case, 2**32))[
+            : len(cases) * 2 // 3 if cases[0].among(COSTLY) else len(cases) // 2
+        ]
+    ]
 
 
 class Tiers:

@@ -70,6 +70,31 @@ def test_a_cancelled_wait_holds_nothing(
         assert play(opened_at().permit, backend, asked()) == Allow()
 
 
+@shows("approvals.interrupted")
+def test_a_thread_that_was_left_alone_opens_a_closed_database_for_its_call_only(address: str, backend: str) -> None:
+    approvals = Approvals(address)
+    store: Any = approvals._store  # noqa: SLF001 - a database that answers late
+    began, goes_on, look = threading.Event(), threading.Event(), store.look
+
+    def slow(work: Callable[..., Any]) -> Any:
+        began.set()
+        assert goes_on.wait(patience(10))
+        return look(work)
+
+    async def scenario() -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(approvals.permit, asked(session=running("STOPPING")))
+            store.look = slow
+            with anyio.fail_after(patience(10)):
+                while not began.is_set():
+                    await anyio.sleep(0.01)
+            group.cancel_scope.cancel()
+
+    play(scenario, backend)
+    approvals.close()
+    goes_on.set()
+
+
 @shows("approvals.states")
 def test_a_wait_that_is_cancelled_while_it_uses_an_answer(opened_at: Callable[..., Approvals], backend: str) -> None:
     approvals = opened_at()
@@ -379,6 +404,28 @@ def test_a_server_that_starts_again_loses_no_wait(
     answers: list[object] = []
     play(scenario, backend)
     assert answers == [Allow()]
+    approvals.close()
+
+
+@shows("approvals.database")
+def test_a_request_waits_on_whose_server_is_gone_when_its_turn_ends(own_server: Postgres, backend: str) -> None:
+    approvals = Approvals(own_server.url, hold=0.5)
+
+    async def scenario() -> None:
+        async def ask() -> None:
+            answers.append(await approvals.permit(asked()))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(ask)
+            await first_pending(approvals)
+            await anyio.to_thread.run_sync(own_server.kill)
+            await anyio.sleep(1)  # its turn ends meanwhile
+            await anyio.to_thread.run_sync(own_server.start)
+
+    answers: list[object] = []
+    play(scenario, backend)
+    [request] = approvals.pending()
+    assert getattr(answers[0], "pending", None) == request.id
     approvals.close()
 
 

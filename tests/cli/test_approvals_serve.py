@@ -73,7 +73,7 @@ def test_mistakes(hackamore: Command, place: Path, tmp_path: Path) -> None:
         for code, arguments, said in (
             (1, [str(tmp_path / "absent.db")], "There is no database of approvals"),
             (1, [str(tmp_path / "other.db")], "other.db"),
-            (2, [str(place), "--port", port], f"port {port} cannot be used"),
+            (2, [str(place), "--port", port], f"Port {port} cannot be used"),
             (2, [str(place), "--port", "70000"], "must be 0 to 65535"),
         ):
             ran = hackamore("approvals", "serve", *arguments)

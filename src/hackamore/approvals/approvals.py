@@ -483,7 +483,7 @@ class Approvals:
             ApprovalError: the database cannot be used: the call is denied.
         """
         kind, tool = _KINDS.get(request.tool_name, "tool"), request.tool_name
-        call: _Call = await _in_thread(self._call, request, cwd, own)
+        call: _Call = await _in_thread(partial(self._call, request, cwd, own))
         call = call._replace(kind=kind, call=request.tool_use_id, tool=tool, given=request.input)
         if request.suggestions_raw:
             call.details["suggestions"] = msgspec.json.decode(request.suggestions_raw)
@@ -509,7 +509,9 @@ class Approvals:
             ApprovalError: the database cannot be used: the request is declined.
         """
         given = {"message": request.message, "schema": request.requested_schema}
-        call = (await _in_thread(self._call, request, cwd, own))._replace(tool=request.mcp_server_name, given=given)
+        call = (await _in_thread(partial(self._call, request, cwd, own)))._replace(
+            tool=request.mcp_server_name, given=given
+        )
         answer = await self._asked(call, request)
         if isinstance(answer, str):
             return ElicitationWaits("cancel", pending=answer)
@@ -588,8 +590,10 @@ class Approvals:
                 failing = None
             except ApprovalError as error:
                 failing = now if failing is None else failing
-                if late or cold or not error.retryable or now - failing > _FAILING_SECONDS:
+                ends = late or wait.cold or request.cancelled
+                if ends or not error.retryable or now - failing > _FAILING_SECONDS:
                     raise
+                cold = False  # it is not known yet whether there is an answer
             if cold:
                 for each in tuple(self._waits) if now >= until else ():
                     # The turn ends for all of its calls, also those of subagents.
@@ -617,8 +621,17 @@ class Approvals:
 
     async def _use(self, seconds: float, work: Callable[..., Any], *arguments: Any) -> Any:
         """Call a method that uses the database in a worker thread, which is left alone if it takes too long."""
+        opened_by = self._courier
+
+        def whole() -> Any:
+            try:
+                return work(*arguments)
+            finally:
+                if self._courier is not opened_by:  # closed meanwhile: a thread that was left alone has opened it again
+                    self._store.close()
+
         with anyio.move_on_after(seconds):
-            return await _in_thread(work, *arguments)
+            return await _in_thread(whole)
         raise KIND.failed(self._store.title, StorageError(f"did not answer within {seconds:g} s.", "failed"))
 
     def _open(self, wait: _Wait, follows: str | None) -> ApprovalRequest:
@@ -768,14 +781,14 @@ def _holds(holder: str | None, *, unknown: bool = False) -> bool:
     return unknown if alive is None else alive and not holder.startswith(f"{_me()}|")
 
 
-async def _in_thread(work: Callable[..., Any], *arguments: Any) -> Any:
+async def _in_thread(work: Callable[[], Any]) -> Any:
     """Call a function in a thread that does not keep the program from ending."""
     try:
         limiter = _limiter.get()
     except LookupError:
         _limiter.set(limiter := anyio.CapacityLimiter(_THREADS))
     async with limiter:
-        call = Call(partial(work, *arguments))
+        call = Call(work)
         try:
             return await call.wait()
         finally:

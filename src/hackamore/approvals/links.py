@@ -71,9 +71,6 @@ class Links:
         self._secret = _key(secret)
         self._url = url.rstrip("/")
 
-    def __repr__(self) -> str:
-        return f"Links({self._url!r})"
-
     def of(self, message: Mapping[str, Any]) -> dict[str, str]:
         """Return the links for a message of a notifier.
 
@@ -139,9 +136,7 @@ def link_app(
         work = partial(_respond, approvals, key, token, scope["method"], fields=fields, person=person)
         status, page = await anyio.to_thread.run_sync(work)
         content = page.encode("utf-8", "replace")
-        headers = {**_headers(), "content-length": str(len(content))}
-        if status == 405:
-            headers["allow"] = "GET, HEAD, POST"
+        headers = {**_headers(), "content-length": str(len(content)), "allow": "GET, HEAD, POST"}
         await reply(send, status, headers, b"" if scope["method"] == "HEAD" else content)
 
     return app

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hackamore.approvals.local import ApprovalsServer
 from hackamore.approvals.page import Person
 from hackamore.cli.approvals import opened
-from hackamore.cli.running import USAGE
+from hackamore.cli.flags import port_error, port_of
 from hackamore.errors import escape_terminal
 
 if TYPE_CHECKING:
@@ -16,15 +16,10 @@ if TYPE_CHECKING:
 
     from hackamore.cli.terminal import Terminal
 
-_MOST_PORT = 65_535
-
 
 def serve(given: Mapping[str, Any], terminal: Terminal) -> int:
     """Serve the page of approvals until Ctrl-C."""
-    port, name = given.get("port") or 0, given.get("by") or getpass.getuser()
-    if not 0 <= port <= _MOST_PORT:
-        terminal.error(f"`--port` must be 0 to {_MOST_PORT}, got {port}")
-        return USAGE
+    port, name = port_of(given), given.get("by") or getpass.getuser()
     try:
         with opened(given) as approvals:
             approvals.pending()  # fails here, and not in the browser
@@ -35,6 +30,5 @@ def serve(given: Mapping[str, Any], terminal: Terminal) -> int:
                 )
                 server.serve_forever(poll_interval=0.2)
     except OSError as error:
-        terminal.error(f"port {port} cannot be used: {error.strerror or error}; leave `--port` out for a free one")
-        return USAGE
+        raise port_error(port, error) from None
     return 0

@@ -133,6 +133,20 @@ FLAGS["TASK_OPTIONS"] = {name: row for name, row in FLAGS["OPTIONS"].items() if 
 LOG_LEVELS: list[str] = ROWS["LOG"]["log_level"]["choices"]
 
 
+def port_of(given: Mapping[str, Any]) -> int:
+    """Return the port of `--port`; 0 for a free one."""
+    port: int = given.get("port") or 0
+    if not 0 <= port < 65_536:
+        raise OptionsError(f"`--port` must be 0 to 65535, got {port}.", field="port")
+    return port
+
+
+def port_error(port: int, error: Exception) -> OptionsError:
+    """Return the error for a port that the system refuses."""
+    reason = getattr(error, "strerror", None) or error
+    return OptionsError(f"Port {port} cannot be used: {reason}. Leave `--port` out for a free one.", field="port")
+
+
 def read_prompt(prompt: str | None) -> str:
     """Return the prompt: the argument, or standard input for `-` or for nothing."""
     if prompt is not None and prompt != "-":

@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hackamore.cli.flags import port_error, port_of
 from hackamore.cli.playing import outcome, read_script, run_command, shown, write_report
 from hackamore.cli.running import signals
 from hackamore.errors import OptionsError
@@ -20,16 +21,13 @@ if TYPE_CHECKING:
 
     from hackamore.cli.terminal import Terminal
 
-_MOST_PORT = 65_535
 _LOOK_SECONDS = 0.1
 _HINT = "The model received no request: the CLI must run with ANTHROPIC_BASE_URL and the other variables."
 
 
 def model(given: Mapping[str, Any], terminal: Terminal) -> int:
     """Serve a script as a model, until a signal, the end of the script or of a command; return the exit code."""
-    port = given.get("port") or 0
-    if not 0 <= port <= _MOST_PORT:
-        raise OptionsError(f"`--port` must be 0 to {_MOST_PORT}, got {port}.", field="port")
+    port = port_of(given)
     path = str(given["script"])
     script = read_script(path, (Script, ScriptedModel))
     if isinstance(script, ScriptedModel) and port:
@@ -41,10 +39,7 @@ def model(given: Mapping[str, Any], terminal: Terminal) -> int:
     try:
         served.start()
     except (OSError, RuntimeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise OptionsError(
-            f"Port {port} cannot be used: {reason}. Leave `--port` out for a free one.", field="port"
-        ) from None
+        raise port_error(port, error) from None
     command = given.get("command")
     code: int | None = 0
     try:

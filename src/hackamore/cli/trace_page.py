@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hackamore import traces
+from hackamore.cli.flags import port_error, port_of
 from hackamore.cli.running import FAILED, USAGE
 from hackamore.errors import (
     AmbiguousSessionError,
@@ -25,26 +26,22 @@ if TYPE_CHECKING:
     from hackamore.traces.serve import PageServer
 
 _PROBLEMS = 10
-_MOST_PORT = 65_535
-
-
-class UnreadableError(OptionsError):
-    """A trace cannot be read; the text says why and what to do."""
+_STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
 
 def read(text: str, title: str | None = None) -> Trace:
-    """Return a trace by its file, or a conversation by its session id; raise UnreadableError if it cannot be read."""
+    """Return a trace by its file, or a conversation by its session id; raise OptionsError if it cannot be read."""
     shown = escape_terminal(text, 300)
     try:
         return traces.read(text, title=title)
     except FileNotFoundError:
-        raise UnreadableError(
+        raise OptionsError(
             f"{shown} is neither a file nor the beginning of a session id. `hackamore sessions list` shows the ids."
         ) from None
     except OSError as error:
-        raise UnreadableError(f"{shown} cannot be read: {error.strerror or error}") from None
+        raise OptionsError(f"{shown} cannot be read: {error.strerror or error}") from None
     except (SessionNotFoundError, TranscriptError) as error:
-        raise UnreadableError(str(error)) from None
+        raise OptionsError(str(error)) from None
 
 
 def warn(trace: Trace, text: str, terminal: Terminal) -> None:
@@ -93,21 +90,17 @@ def _server(source: Trace | str, port: int, text: str) -> PageServer:
     try:
         return traces.inspect(source, port=port, follow=isinstance(source, str))
     except OSError as error:
-        reason = error.strerror or error
-        if error.filename is not None:
-            raise UnreadableError(f"{escape_terminal(text, 300)} cannot be read: {reason}") from None
-        raise UnreadableError(f"port {port} cannot be used: {reason}; leave `--port` out for a free one") from None
+        if error.filename is None:
+            raise port_error(port, error) from None
+        raise OptionsError(f"{escape_terminal(text, 300)} cannot be read: {error.strerror or error}") from None
     except (SessionNotFoundError, AmbiguousSessionError) as error:
-        raise UnreadableError(str(error)) from None
+        raise OptionsError(str(error)) from None
 
 
 def inspect_(given: Mapping[str, Any], terminal: Terminal) -> int:
     """Serve the page of a trace until Ctrl-C."""
     text = str(given["file"])
-    port = given.get("port") or 0
-    if not 0 <= port <= _MOST_PORT:
-        terminal.error(f"`--port` must be 0 to {_MOST_PORT}, got {port}")
-        return USAGE
+    port = port_of(given)
     shown: Trace | str = text
     if not given.get("follow"):
         shown = read(text)
@@ -140,6 +133,3 @@ def diff_(given: Mapping[str, Any], terminal: Terminal) -> int:
     if not lines:
         terminal.note(f"The runs are the same: {len(runs[0].items):,} items compared.")
     return 1 if lines else 0
-
-
-_STYLES = {"+": "green", "-": "red", "@": "cyan"}

@@ -23,12 +23,13 @@ from hackamore.approvals.requests import insert, text_of_json, verdict
 from hackamore.errors import ApprovalError, escape_terminal, without_passwords
 from hackamore.options.retry import back_off
 from hackamore.runtime import private_loop
+from hackamore.runtime.asgi import awaited
 from hackamore.runtime.log import logger
 from hackamore.storage.holders import holder_name, runs
 from hackamore.storage.leases import Heart
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from hackamore.approvals.requests import ApprovalRequest
     from hackamore.storage.stores import Cursor, Store
@@ -266,11 +267,6 @@ class Courier:
                 self._store.transaction(lambda cursor: cursor.rows(statement, me=self._me, **row.key, **values))
             finally:
                 self._sending.remove(row.key)
-
-
-async def awaited(result: Awaitable[Any]) -> Any:
-    """Return the result of an object that is not a coroutine."""
-    return await result
 
 
 def _warn(text: str, code: str = "DELIVERY_FAILED") -> None:

@@ -22,10 +22,10 @@ from urllib.parse import parse_qs
 import anyio.to_thread
 import msgspec
 
-from hackamore.approvals.app import body_of, reply
 from hackamore.approvals.requests import denial, exact
 from hackamore.errors import ApprovalError, escape_unsafe
 from hackamore.permissions import Allow
+from hackamore.runtime.asgi import body_of, reply
 from hackamore.runtime.log import logger
 
 if TYPE_CHECKING:

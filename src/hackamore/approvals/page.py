@@ -65,7 +65,7 @@ class Response(NamedTuple):
     headers: dict[str, str]
 
 
-class _Given(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+class Given(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """The answer of a person, as the page sends it."""
 
     action: Literal["allow", "always", "deny", "accept", "decline", "cancel"]
@@ -195,7 +195,7 @@ class Page:
 
     def _answer(self, request: ApprovalRequest, body: bytes, person: Person) -> Response:
         try:
-            answer = _answer_of(request, msgspec.json.decode(body, type=_Given))
+            answer = answer_of(request, msgspec.json.decode(body, type=Given))
             encode_answer(answer, request.kind)
         except (ValueError, ApprovalError) as error:
             text = f"The answer is not understood, and nothing was changed: {text_of(error)}"
@@ -212,7 +212,7 @@ class Page:
         return _json({"error": text, "request": self._details(request, person)}, None, status)
 
 
-def _answer_of(request: ApprovalRequest, given: _Given) -> AnswerTo:
+def answer_of(request: ApprovalRequest, given: Given) -> AnswerTo:
     """Return the answer that a person gave; raise ValueError for one that does not fit the request."""
     allowed = _FIELDS[request.kind].get(given.action)
     if allowed is None:

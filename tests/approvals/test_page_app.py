@@ -176,7 +176,7 @@ async def test_bodies_are_limited(approvals: Approvals, asking: Asking, monkeypa
     caller = Caller(approvals_app(approvals, lambda scope: "ada", origins=[ORIGIN]))
     path, headers = f"/approvals/request/{request.id}", {"content_type": "application/json", "origin": ORIGIN}
     assert (await caller.call("POST", path, [b" " * 40_000] * 3, **headers))[0] == 413
-    monkeypatch.setattr(module, "_BODY_SECONDS", 0.05)
+    monkeypatch.setattr(module, "BODY_SECONDS", 0.05)
     endless = Caller(caller.app)
     with anyio.fail_after(patience(20)):
         assert (await endless.call("POST", path, [], **headers))[0] == 408

@@ -80,8 +80,8 @@ async def events(
 ) -> AsyncIterator[bytes]:
     """Return a stream of server-sent events: each item as an event, and a comment when no item came for a while.
 
-    Items are read in a task of their own, at most 16 ahead of the client. If the stream is closed, as frameworks do when a client
-    disconnects, that task is cancelled: `async with` blocks of an async generator are left there, and a turn of a pool is interrupted.
+    A task of its own reads the items, at most 16 ahead of the client. Frameworks close the stream when a client disconnects: that cancels
+    the task, and leaves the `async with` blocks of an async generator, so a turn of a pool is interrupted.
 
     Args:
         items: an async iterator, such as a `Turn` or your async generator.

@@ -12,9 +12,9 @@ from ag_ui.core import RunAgentInput
 
 from hackamore import Budget, SessionPool, tool, tool_server
 from hackamore.serving import agui
-from hackamore.serving.agui import runs
+from hackamore.serving.agui import runs, service
+from hackamore.serving.agui.asking import prompt_of
 from hackamore.serving.agui.failures import Refused
-from hackamore.serving.agui.prompts import prompt_of
 from hackamore.testing import Script, SimulatedCLI
 from tests.serving.agui.calling import Answer, Client
 from tests.serving.agui.conftest import Serve
@@ -179,8 +179,8 @@ async def test_a_spent_budget_is_402(serve: Serve) -> None:
 
 async def test_a_full_pool_is_429_and_a_held_conversation_409() -> None:
     with SimulatedCLI(Script().user().says("Hi."), per_session=True) as cli:
-        async with SessionPool(transport=cli, warm=0, max_live=1) as pool:
-            client = Client(agui.app(pool, timeout=0.1))
+        async with SessionPool(transport=cli, warm=0, max_live=1, timeout=0.5) as pool:
+            client = Client(agui.app(pool))
             async with pool.conversation(agui.thread_key(None, "t")):
                 full = await client.post(thread="other")
                 held = await client.post()
@@ -319,7 +319,7 @@ async def test_a_slow_client_gets_everything_and_holds_the_turn(serve: Serve) ->
             run = None
             while run is None or run._size <= 4_000:  # noqa: SLF001 - the memory that the client costs
                 await anyio.lowlevel.checkpoint()
-                run = client.app._runs.get("/t")  # noqa: SLF001
+                run = client.app.runs.get("/t")
             for _ in range(200):
                 await anyio.lowlevel.checkpoint()
             assert run._size < 6_000  # noqa: SLF001
@@ -336,16 +336,17 @@ async def test_a_client_that_takes_nothing_is_cut_off(serve: Serve, monkeypatch:
         never, given, answer = anyio.Event(), client.given(), Answer()
         await client.request(given, answer=answer, slow=never)
         assert not answer.complete
-        run = client.app._runs["/t"]  # noqa: SLF001
+        run = client.app.runs["/t"]
         while not run.over:
             await anyio.lowlevel.checkpoint()
         again = await client.again(given["runId"], run.first)
         assert (again.status, again.events[-1]["type"]) == (200, "RUN_FINISHED")
 
 
-async def test_heartbeats_keep_a_silent_stream_open(serve: Serve) -> None:
+async def test_heartbeats_keep_a_silent_stream_open(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "HEARTBEAT_SECONDS", 0.02)
     slow = Slow()
-    async with serve(slow.script, pool={"options": slow.options}, heartbeat=0.02) as client:
+    async with serve(slow.script, pool={"options": slow.options}) as client:
         answer = Answer()
         async with anyio.create_task_group() as group:
             group.start_soon(lambda: client.request(client.given(), answer=answer))

@@ -15,7 +15,7 @@ import anyio
 import anyio.to_thread
 
 from hackamore.activity.replies import Results
-from hackamore.errors import HackamoreError, text_of
+from hackamore.errors import text_of
 from hackamore.messages import ResultError
 from hackamore.runtime.asgi import woken
 from hackamore.runtime.event_loops import Loop
@@ -30,13 +30,12 @@ if TYPE_CHECKING:
 
     from hackamore.aio.pool import SessionPool
     from hackamore.aio.session import Turn
-    from hackamore.approvals.requests import ApprovalRequest
     from hackamore.serving.agui.asking import Asked
 
 STALL_SECONDS = 30.0
 """How long a client may take nothing of a full buffer."""
-CHUNK_BYTES = 65_536
-"""How much is given to the server at a time."""
+_CHUNK_BYTES = 65_536
+"""How much a server gets at a time."""
 
 
 class Plan(NamedTuple):
@@ -57,16 +56,7 @@ class Reader:
 
 
 class Run:
-    """One run.
-
-    Attributes:
-        begun: True once its prompt was sent.
-        over: True once its last event is in the buffer, or it failed before its first one.
-        failure: the failure, if it failed before its first event.
-        changed: woken when an event is there, or the run is over.
-        reader: the client that reads it.
-        first: the number of the oldest event in the buffer.
-    """
+    """One run: its first event is there once it has `begun`, and `failure` is set if it failed before. `first` is the oldest event kept."""
 
     def __init__(self, thread: str, run: str, most_bytes: int) -> None:
         self.id: str = run
@@ -74,14 +64,13 @@ class Run:
         self.over: bool = False
         self.failure: Failure | None = None
         self.changed: Flag = Flag()
-        self.reader: Reader | None = None
         self.first: int = 1
+        self._reader: Reader | None = None
         self._events: deque[bytes] = deque()
         self._size = 0
         self._most_bytes = most_bytes
         self._taken = Flag()
         self._scope = anyio.CancelScope()
-        self._stopped = False
         self._translator = Translator(thread, run)
 
     @property
@@ -93,59 +82,70 @@ class Run:
 
     def attach(self, position: int) -> Reader:
         """Give the run to a client; one that read it before is cut off."""
-        if self.reader is not None:
-            self.reader.scope.cancel()
-        self.reader = Reader(position)
+        if self._reader is not None:
+            self._reader.scope.cancel()
+        self._reader = Reader(position)
         self._taken.wake()
-        return self.reader
+        return self._reader
 
     def take(self, reader: Reader) -> bytes:
         """Return the next events for a client; none if it has all."""
-        found = []
-        size = 0
-        while reader.position < self.next and size < CHUNK_BYTES:
-            found.append(self._events[reader.position - self.first])
-            size += len(found[-1])
+        found = bytearray()
+        while reader.position < self.next and len(found) < _CHUNK_BYTES:
+            found += self._events[reader.position - self.first]
             reader.position += 1
         if found:
             self._taken.wake()
-        return b"".join(found)
+        return bytes(found)
 
     def leave(self, reader: Reader, *, stop: bool) -> None:
         """Take a run from a client that is gone; `stop` ends the run."""
-        if self.reader is reader:
-            self.reader = None
+        if self._reader is reader:
+            self._reader = None
             self._taken.wake()
-            if stop and not self.over:
+            if stop:
                 self.stop()
 
     def stop(self) -> None:
-        """Interrupt the run: it ends as cancelled."""
-        self._stopped = True
+        """Interrupt the run, if it is not over: it ends as cancelled."""
         self._scope.cancel()
+
+    def fail(self, failure: Failure) -> None:
+        """End the run with a failure."""
+        if self.next > 2:  # more than its start: the client may have it
+            end = {"type": "RUN_ERROR", "message": failure.text, "code": failure.code}
+            self._add([*self._translator.finish(), end])
+        else:
+            self.failure = failure
+        self.over = True
+        self.changed.wake()
 
     # -- the turn ------------------------------------------------------------------------------------------------------
 
-    def start(self, pool: SessionPool, plan: Plan, timeout: float | None, done: Callable[[Run], None]) -> None:
+    def start(self, pool: SessionPool, plan: Plan, done: Callable[[Run], None]) -> None:
         """Begin the turn in a task of its own; `done` is called at its end."""
 
         async def work() -> None:
             try:
                 with self._scope:
-                    await self._work(pool, plan, timeout)
-                if not self.over:
+                    await self._work(pool, plan)
+                if not self.over and self.begun:
                     self._finish({"type": "cancelled"})
             except Exception as error:
-                self._fail(error)
+                failure = failure_of(error)
+                known = failure.status != 500
+                text = "a run of AG-UI failed (%s): %s"
+                logger.log(30 if known else 40, text, failure.code, text_of(error), exc_info=None if known else error)
+                self.fail(failure)
             finally:
-                self.over = True
-                self.changed.wake()
+                if not self.over:
+                    self.fail(Failure(409, "cancelled", "The run was stopped."))
                 done(self)
 
         Loop().spawn(work, contextvars.copy_context(), name="hackamore AG-UI run")
 
-    async def _work(self, pool: SessionPool, plan: Plan, timeout: float | None) -> None:
-        async with pool.conversation(plan.key, timeout=timeout, caller=plan.person) as session:
+    async def _work(self, pool: SessionPool, plan: Plan) -> None:
+        async with pool.conversation(plan.key, caller=plan.person) as session:
             turn = await session.send(plan.prompt)
             self.begun = True
             self._add([self._translator.start(), *(plan.asked.events if plan.asked is not None else ())])
@@ -162,54 +162,35 @@ class Run:
         usage = usage_of(Results(resumed=True).take(result).models)
         if asked is not None and not result.is_error:
             await anyio.to_thread.run_sync(asked.settle)
-        # A call of a subagent may wait, although the turn continued.
-        if (waiting := await self._look(asked)) and asked is not None:
-            self._add(self._translator.finish())
-            found = [asked.interrupt(each, self._translator.agent_of(each.call)) for each in waiting]
-            self._add([self._translator.end({"type": "interrupt", "interrupts": found}, usage=usage)])
+        if interrupts := await self._look(asked):  # a call of a subagent may wait, although the turn continued
+            self._finish({"type": "interrupt", "interrupts": interrupts}, usage=usage)
         elif result.is_error:
             raise ResultError.of(result)
         else:
             self._finish({"type": "success"}, usage=usage, result=result.structured_output)
 
-    async def _look(self, asked: Asked | None) -> list[ApprovalRequest]:
-        found: list[ApprovalRequest] = [] if asked is None else await anyio.to_thread.run_sync(asked.waiting)
-        self._translator.waiting = {each.call: each.id for each in found}
-        return found
+    async def _look(self, asked: Asked | None) -> list[Event]:
+        """Read which calls wait for a person; return their interrupts."""
+        waiting = [] if asked is None else await anyio.to_thread.run_sync(asked.waiting)
+        self._translator.waiting = {each.call: each.id for each in waiting}
+        return [asked.interrupt(each, self._translator.agent_of(each.call)) for each in waiting if asked is not None]
 
     def _finish(self, outcome: Event, *, usage: list[Event] | None = None, result: Any = None) -> None:
-        if self.begun:
-            self._add([*self._translator.finish(), self._translator.end(outcome, usage=usage, result=result)])
-        else:
-            self.failure = Failure(409, "cancelled", "The run was stopped before it began.")
-
-    def _fail(self, error: Exception) -> None:
-        failure = failure_of(error)
-        level = logger.error if failure.status == 500 else logger.warning
-        details = error if failure.status == 500 and not isinstance(error, HackamoreError) else None
-        level("a run of AG-UI failed (%s): %s", failure.code, text_of(error), exc_info=details)
-        if self.next > 2:  # more than its start: the client may have it
-            self._add(
-                [*self._translator.finish(), {"type": "RUN_ERROR", "message": failure.text, "code": failure.code}]
-            )
-        else:
-            self.failure = failure
+        self._add([*self._translator.finish(), self._translator.end(outcome, usage=usage, result=result)])
+        self.over = True
 
     def _add(self, events: list[Event]) -> None:
         for event in events:
-            line = encode(event, id=self.next)
-            self._events.append(line)
+            self._events.append(line := encode(event, id=self.next))
             self._size += len(line)
-        self.over = bool(events) and events[-1]["type"] in ("RUN_FINISHED", "RUN_ERROR")
         self.changed.wake()
 
     async def _make_room(self) -> None:
         """Drop the oldest events beyond the limit, and wait for the client that has not read them."""
         while self._size > self._most_bytes and len(self._events) > 1:
-            reader = self.reader
+            reader = self._reader
             if reader is None or reader.position > self.first:
                 self._size -= len(self._events.popleft())
                 self.first += 1
-            elif not await woken(self._taken, STALL_SECONDS) and self.reader is reader:
-                reader.scope.cancel()  # its response ends, and takes the run from it
-                self.reader = None
+            elif not await woken(self._taken, STALL_SECONDS) and self._reader is reader:
+                reader.scope.cancel()  # its response ends, and leaves the run

@@ -12,7 +12,7 @@ from hackamore.approvals.page import Given, Person, answer_of
 from hackamore.approvals.requests import denial, encode_answer, verdict
 from hackamore.errors import ApprovalError, escape_terminal, text_of
 from hackamore.serving.agui.events import Event, call_result, custom
-from hackamore.serving.agui.failures import Refused
+from hackamore.serving.agui.failures import Failure, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +28,7 @@ _EDIT: Event = {**_YES_OR_NO, "editedArgs": {"type": "object"}}
 _ANSWERS: Event = {**_YES_OR_NO, "answers": {"type": "object", "additionalProperties": {"type": "string"}}}
 _KINDS = {"tool": ("tool_call", _EDIT), "plan": ("confirmation", _EDIT), "question": ("input_required", _ANSWERS)}
 """The reason of an interrupt of each kind, and the fields of its answer."""
-_UNKNOWN = Refused(404, "interrupt_unknown", "This thread has no such interrupt.")
+_UNKNOWN = Failure(404, "interrupt_unknown", "This thread has no such interrupt.")
 
 
 def prompt_of(given: Any) -> list[Event] | str:
@@ -106,9 +106,9 @@ class Asked:
         try:
             request = self._approvals.get(entry.interrupt_id)
         except ApprovalError as error:
-            raise _UNKNOWN if error.unknown else error from None
+            raise Refused(*_UNKNOWN) if error.unknown else error from None
         if request.conversation != self._key:
-            raise _UNKNOWN
+            raise Refused(*_UNKNOWN)
         if not request.may_be_answered_by(*self._person):
             raise Refused(403, "forbidden", "You may not answer this interrupt.")
         if entry.status == "cancelled":

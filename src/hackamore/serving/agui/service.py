@@ -38,7 +38,7 @@ _WAITING = 64
 """Requests beyond the runs that may be open, such as those that stop a run."""
 _MOST_NAME = 256
 _STREAM = {**sse.HEADERS, "Content-Type": sse.MEDIA_TYPE}
-_UNKNOWN = Refused(404, "run_unknown", "This thread has no such run, or it ended too long ago.")
+_UNKNOWN = Failure(404, "run_unknown", "This thread has no such run, or it ended too long ago.")
 
 
 def thread_key(user: str | None, thread_id: str) -> str:
@@ -170,7 +170,7 @@ class _App:
         if method == "POST" and not last:
             run = await self._begin(given, key, person, run)
         elif run is None or run.id != name:
-            raise _UNKNOWN
+            raise Refused(*_UNKNOWN)
         if method == "DELETE":
             run.stop()
             await asgi.reply(send, 202, {}, b"")
@@ -238,7 +238,7 @@ class _App:
                 text = "`messages` must end with a message of the user, or `resume` must be set."
                 raise Refused(400, "invalid_request", text)
         except BaseException:
-            run.fail(_UNKNOWN.failure)
+            run.fail(_UNKNOWN)
             self._end(key, run)
             raise
         run.start(self.pool, Plan(key, person.name or None, prompt, asked), partial(self._end, key))
@@ -300,7 +300,7 @@ class _App:
                     group.cancel_scope.cancel()
             if reader.scope.cancelled_caught and not gone:  # another client reads it, or this one took nothing
                 with anyio.move_on_after(1):
-                    await (part(b"", more=False) if began else _refuse(send, _UNKNOWN.failure))
+                    await (part(b"", more=False) if began else _refuse(send, _UNKNOWN))
         finally:
             run.leave(reader, stop=self.stops)
 

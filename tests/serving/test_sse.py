@@ -14,6 +14,7 @@ from starlette.routing import Route
 from hackamore import Options, SessionPool
 from hackamore.serving import sse
 from hackamore.testing import Script, SimulatedCLI
+from tests.contract import shows
 from tests.support.leaks import nothing_left
 
 pytestmark = pytest.mark.anyio
@@ -24,6 +25,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@shows("sse.format")
 def test_events_have_the_format_of_the_standard() -> None:
     assert sse.encode("hello") == b"data: hello\n\n"
     assert sse.encode("a\nb\r\nc\rd") == b"data: a\ndata: b\ndata: c\ndata: d\n\n"
@@ -35,6 +37,7 @@ def test_events_have_the_format_of_the_standard() -> None:
     assert sse.encode("\ud800") == b"data: ?\n\n"
 
 
+@shows("sse.format")
 @pytest.mark.parametrize(
     "fields",
     [{"event": "a\nb"}, {"id": "1\r"}, {"id": "\0"}, {"retry": -1}, {"data": {1: object()}}, {"data": object()}],
@@ -65,6 +68,7 @@ async def test_a_function_makes_the_events() -> None:
     assert [each async for each in made] == [b"event: n\nid: 0\ndata: 0\n\n", b"event: n\nid: 2\ndata: 2\n\n"]
 
 
+@shows("sse.stream")
 async def test_silence_is_filled_with_comments() -> None:
     go = anyio.Event()
 
@@ -110,6 +114,7 @@ async def test_reading_stays_a_few_items_ahead() -> None:
     await stream.aclose()  # type: ignore[attr-defined]
 
 
+@shows("sse.stream")
 async def test_a_stream_that_is_closed_interrupts_the_turn() -> None:
     script = Script().user().interrupted(after="I begin").user().says("Next.")
     with nothing_left(), SimulatedCLI(script, per_session=True) as cli:

@@ -24,6 +24,7 @@ from hackamore.serving import agui
 from hackamore.serving.agui import service
 from hackamore.testing import Script
 from tests.approvals.pages import permission
+from tests.contract import shows
 from tests.serving.agui.calling import Answer, Client
 from tests.serving.agui.conftest import Serve
 from tests.support.examples import examples
@@ -36,6 +37,7 @@ def user(scope: Mapping[str, Any]) -> str | None:
     return dict(scope["headers"]).get(b"x-user", b"").decode() or None
 
 
+@shows("agui.threads")
 async def test_users_have_threads_of_their_own(serve: Serve) -> None:
     async with serve(HELLO, identity=user) as ada:
         eve = Client(ada.app, "eve", "203.0.113.7")
@@ -70,6 +72,7 @@ async def test_an_identity_that_fails_lets_nobody_in(serve: Serve) -> None:
         assert (await client.post()).status == 500
 
 
+@shows("agui.threads")
 async def test_without_identity_only_this_machine_is_served(serve: Serve) -> None:
     async with serve(HELLO) as client:
         assert (await Client(client.app, address="10.0.0.5").post()).code == "forbidden"
@@ -90,6 +93,7 @@ async def test_pages_of_other_sites_are_refused(serve: Serve) -> None:
         assert plain.status == 415
 
 
+@shows("agui.bodies")
 @pytest.mark.parametrize(
     ("body", "status"),
     [
@@ -208,6 +212,7 @@ async def test_values_of_any_type_are_answered(changes: dict[str, Any], role: An
     assert (client.app.active, client.app.requests, client.app.runs) == (0, 0, {})
 
 
+@shows("agui.bodies")
 @pytest.mark.timeout(300)
 async def test_memory_is_flat_over_many_requests(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "KEEP_SECONDS", 0.0)

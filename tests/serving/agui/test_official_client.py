@@ -15,6 +15,7 @@ import pytest
 
 from hackamore.testing import HTTPFailure, Repeat, Reply, ScriptedModel, Text, Thinking, ToolCall
 from tests.conftest import PROJECT, RealCLI
+from tests.contract import shows
 from tests.serving.agui.host import Host
 from tests.serving.agui.test_real_cli import options_of
 from tests.support.patience import patience
@@ -122,6 +123,7 @@ class Model:
         return Reply("Found.")
 
 
+@shows("agui.order")
 @pytest.mark.timeout(900)
 def test_the_verifier_of_the_official_client(node: str, real_cli: RealCLI, tmp_path: Path) -> None:
     model = Model(real_cli.cwd)

@@ -11,6 +11,7 @@ import pytest
 
 from hackamore import Approvals
 from hackamore.testing import Repeat, Reply, ScriptedModel, Thinking, ToolCall
+from tests.contract import shows
 from tests.serving.agui.host import Host
 from tests.serving.agui.verifying import Run, frames
 
@@ -34,6 +35,7 @@ def yes(run: Run) -> list[dict[str, Any]]:
     return [{"interruptId": each["id"], "status": "resolved", "payload": {"approved": True}} for each in found]
 
 
+@shows("agui.interrupts")
 def test_an_interrupt_survives_a_kill_of_the_service(real_cli: RealCLI, tmp_path: Path) -> None:
     target = real_cli.cwd / "made.txt"
     again = Reply(write(target), expect_text="A person has answered")
@@ -95,6 +97,7 @@ def test_a_call_of_a_subagent_waits(real_cli: RealCLI, tmp_path: Path) -> None:
     assert not inner.exists()
 
 
+@shows("agui.yes")
 def test_answers_that_are_not_understood_change_nothing(real_cli: RealCLI, tmp_path: Path) -> None:
     target = real_cli.cwd / "made.txt"
     with (

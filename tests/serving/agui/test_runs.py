@@ -16,6 +16,7 @@ from hackamore.serving.agui import runs, service
 from hackamore.serving.agui.asking import prompt_of
 from hackamore.serving.agui.failures import Refused
 from hackamore.testing import Script, SimulatedCLI
+from tests.contract import shows
 from tests.serving.agui.calling import Answer, Client
 from tests.serving.agui.conftest import Serve
 from tests.serving.agui.verifying import Run
@@ -23,6 +24,7 @@ from tests.serving.agui.verifying import Run
 pytestmark = pytest.mark.anyio
 
 
+@shows("agui.order")
 async def test_texts_and_thoughts_stream(serve: Serve) -> None:
     script = Script().user("Hello").thinks("They greet me.").says("Good morning, Ada.", chunk=4)
     async with serve(script) as client:
@@ -36,6 +38,7 @@ async def test_texts_and_thoughts_stream(serve: Serve) -> None:
     assert answer.headers["content-type"] == "text/event-stream"
 
 
+@shows("agui.order")
 async def test_calls_have_their_arguments_and_results(serve: Serve) -> None:
     script = (
         Script()
@@ -56,6 +59,7 @@ async def test_calls_have_their_arguments_and_results(serve: Serve) -> None:
     assert run.text == "I look.Done."
 
 
+@shows("agui.order")
 @pytest.mark.parametrize("partial", [True, False], ids=["pieces", "whole messages"])
 async def test_subagents_have_their_own_events(serve: Serve, partial: bool) -> None:
     inner = Script().calls("Bash", {"command": "ls"}, result="README.md").says("One file.")
@@ -135,6 +139,7 @@ async def test_tokens_of_the_run_are_at_its_end(serve: Serve) -> None:
     assert usage["totalTokens"] == usage["inputTokens"] + usage["outputTokens"] > 0
 
 
+@shows("agui.statuses")
 async def test_a_failure_after_the_first_event_ends_the_run(serve: Serve) -> None:
     async with serve(Script().user().calls("Bash", {"command": "ls"}, result="x").api_error(500)) as client:
         run = (await client.post()).run
@@ -142,6 +147,7 @@ async def test_a_failure_after_the_first_event_ends_the_run(serve: Serve) -> Non
     assert "Scripted" not in str(run.events)  # texts of errors are for the log
 
 
+@shows("agui.statuses")
 @pytest.mark.parametrize(
     ("script", "status", "code"),
     [
@@ -232,6 +238,7 @@ async def test_one_run_of_a_thread_at_a_time(serve: Serve) -> None:
         assert (await client.post()).run.text == "Next."
 
 
+@shows("agui.back")
 async def test_a_client_that_leaves_stops_its_run(serve: Serve) -> None:
     script = Script().user().interrupted(after="I begin").user().says("Next.")
     async with serve(script) as client:
@@ -259,6 +266,7 @@ async def test_a_run_is_stopped_by_its_user(serve: Serve) -> None:
     assert answer.run.outcome == {"type": "cancelled"}
 
 
+@shows("agui.back")
 async def test_a_client_comes_back_for_the_events_that_it_missed(serve: Serve) -> None:
     slow = Slow(40)
     pool = {"options": slow.options}
@@ -294,6 +302,7 @@ async def test_the_newest_client_reads(serve: Serve) -> None:
     assert second.run.text == "Wait.x"
 
 
+@shows("agui.back")
 async def test_events_that_are_gone_are_reported(serve: Serve) -> None:
     slow = Slow(400)
     options = {"pool": {"options": slow.options}, "on_disconnect": "continue", "buffer_bytes": 4_000}
@@ -309,6 +318,7 @@ async def test_events_that_are_gone_are_reported(serve: Serve) -> None:
         assert len(lost.events) == 1
 
 
+@shows("agui.slow")
 async def test_a_slow_client_gets_everything_and_holds_the_turn(serve: Serve) -> None:
     slow = Slow(500)
     slow.go.set()
@@ -327,6 +337,7 @@ async def test_a_slow_client_gets_everything_and_holds_the_turn(serve: Serve) ->
     assert answer.run.text == "Wait." + "x" * 500
 
 
+@shows("agui.slow")
 async def test_a_client_that_takes_nothing_is_cut_off(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "STALL_SECONDS", 0.05)
     slow = Slow(500)

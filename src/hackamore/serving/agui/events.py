@@ -246,7 +246,7 @@ class Translator:
             self._out.append(event)
 
     def _release(self) -> None:
-        """Add failed results, but those of calls that wait, and of subagents that wait with a call of theirs."""
+        """Add failed results, but those of calls that wait, and of the subagents that made them."""
         held, self._held = self._held, []
         paused = set(self.waiting) if held else set()
         for name in self.waiting if held else ():

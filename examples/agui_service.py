@@ -66,7 +66,9 @@ async def post(run: str, **given: Any) -> list[dict[str, Any]]:
     requests = [{"type": "http.request", "body": body}]
 
     async def receive() -> dict[str, Any]:
-        return requests.pop() if requests else await asyncio.Event().wait() or {}
+        if not requests:
+            await asyncio.Event().wait()  # the browser stays
+        return requests.pop()
 
     async def send(message: Mapping[str, Any]) -> None:
         sent.extend(message.get("body", b""))

@@ -1,8 +1,8 @@
 """Runs: the turn of a run in a task of its own, the events that its client has not read yet, and the client that reads them.
 
 A run outlives the request that began it, so that a client can come back. Events are numbered from 1, and kept in a buffer with a limit.
-While a client reads, nothing is dropped that it has not read: the turn waits for it, and so does the CLI. A client that takes nothing for
-`STALL_SECONDS` counts as gone. Without a client the oldest events are dropped, and a client that comes back for them gets an error.
+While a client reads, nothing is dropped that it has not read: the run waits for it, and its session holds unread output up to
+`Limits.buffered_bytes`. A client that takes nothing for `STALL_SECONDS` counts as gone. Without a client the oldest events are dropped, and a client that comes back for them gets an error.
 """
 
 from __future__ import annotations

@@ -89,6 +89,8 @@ async def test_pages_of_other_sites_are_refused(serve: Serve) -> None:
             ("http://127.0.0.1:8000", 200),
         ):
             assert (await client.request(client.given(thread=origin), origin=origin)).status == status, origin
+        image = await client.request(b"", method="GET", query="threadId=t&runId=r", sec_fetch_site="cross-site")
+        assert (image.status, image.code) == (403, "forbidden")
         plain = await client.request(client.given(), content_type="text/plain")  # a form of another site can send it
         assert plain.status == 415
 
@@ -126,7 +128,8 @@ async def test_bodies_that_are_not_runs(serve: Serve, body: bytes, status: int) 
 
 async def test_methods_addresses_and_ids_that_do_not_exist(serve: Serve) -> None:
     async with serve(HELLO) as client:
-        assert (await client.request(b"", method="PUT")).status == 405
+        put = await client.request(b"", method="PUT")
+        assert (put.status, put.headers["allow"]) == (405, "POST, GET, DELETE")
         assert (await client.request(b"", method="GET", path="/other")).status == 404
         assert (await client.again("r", 0)).code == "run_unknown"
         for last in ("x", "-1", "1" * 30, "¹"):

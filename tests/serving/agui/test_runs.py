@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -20,6 +22,7 @@ from tests.contract import shows
 from tests.serving.agui.calling import Answer, Client
 from tests.serving.agui.conftest import Serve
 from tests.serving.agui.verifying import Run
+from tests.support.patience import patience
 
 pytestmark = pytest.mark.anyio
 
@@ -364,3 +367,42 @@ async def test_heartbeats_keep_a_silent_stream_open(serve: Serve, monkeypatch: p
             await answer.until("\n\n: \n\n")
             slow.go.set()
     assert answer.run.text == "Wait.x"
+
+
+@shows("agui.bodies")
+@pytest.mark.parametrize("policy", ["interrupt", "continue"])
+async def test_clients_that_leave_at_random_moments(serve: Serve, policy: str) -> None:
+    script = Script().user().says("Hm.").calls("Bash", {"command": "ls"}, result="x").says("y" * 15, chunk=1, delay=0.1)
+    options = {"permission_mode": "bypassPermissions"}
+    chance, seen = random.Random(7), Counter[tuple[int, bool]]()
+
+    async def visit(client: Client, visitor: int) -> None:
+        for number, most in enumerate([chance.randrange(20) for _ in range(8)]):
+            thread = f"{visitor} {number}"
+            gone, answer, given = anyio.Event(), Answer(), client.given(thread=thread)
+
+            async def leave(
+                most: int = most, gone: anyio.Event = gone, answer: Answer = answer, given: Any = given
+            ) -> None:
+                while not answer.complete and (answer.status != 200 or len(answer.events) < most):
+                    await anyio.lowlevel.checkpoint()
+                gone.set()
+
+            async with anyio.create_task_group() as group:
+                group.start_soon(leave)
+                await client.request(given, answer=answer, gone=gone)
+            seen[answer.status, answer.complete] += 1
+            if answer.status == 200:
+                rest = await client.again(given["runId"], answer.ids[-1] if answer.ids else 0, thread=thread)
+                assert rest.status in (200, 204)
+            while (run := client.app.runs.get(agui.thread_key(None, thread))) is not None and not run.over:
+                await anyio.lowlevel.checkpoint()
+
+    async with serve(script, pool={"options": options, "max_live": 3}, on_disconnect=policy) as client:
+        with anyio.fail_after(patience(40)):
+            async with anyio.create_task_group() as group:
+                for number in range(5):
+                    group.start_soon(visit, client, number)
+            assert (await client.post(thread="last")).run.outcome == {"type": "success"}
+    assert (client.app.active, client.app.requests) == (0, 0)
+    assert seen[200, False] > 4, seen

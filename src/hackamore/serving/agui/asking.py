@@ -73,12 +73,7 @@ class Asked:
         self._found: Continuation | None = None
 
     def resume(self, entries: Sequence[Any]) -> None:
-        """Take the answers of a client, all or none of them, and find the answers that no call has had.
-
-        Raises:
-            Refused: an answer is not understood, or is for a request that is not one of this conversation and person, or one is missing.
-            ApprovalError: the database cannot be used.
-        """
+        """Take the answers of a client, all or none of them, and find the answers that no call has had; raise Refused for the rest."""
         answers = [self._answer(entry) for entry in entries]
         given = {request.id for request, _ in answers}
         if missing := [each for each in self.waiting() if each.id not in given]:

@@ -122,8 +122,6 @@ class Translator:
         out, self._out = self._out, []
         return out
 
-    # -- replies -------------------------------------------------------------------------------------------------------
-
     def _agent(self, name: str) -> _Agent:
         if name not in self._agents:
             self._begin_agent(name)
@@ -213,8 +211,6 @@ class Translator:
                 self._emit(name, agent, messageId=agent.block)
         agent.block = ""
 
-    # -- calls ---------------------------------------------------------------------------------------------------------
-
     def _begin_call(self, agent: _Agent, call: str, name: str) -> None:
         if call and self._calls.begin(call, _Call(agent.name)):
             self._close(agent)
@@ -257,8 +253,6 @@ class Translator:
                 self._end_agent(call, failed=call not in paused, suspended=call in paused)
             if event is not None and call not in paused:
                 self._out.append(event)
-
-    # -- subagents -----------------------------------------------------------------------------------------------------
 
     def _begin_agent(self, name: str, kind: str | None = None, description: str = "") -> None:
         if name in self._open or name in self._closed:

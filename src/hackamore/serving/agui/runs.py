@@ -2,13 +2,14 @@
 
 A run outlives the request that began it, so that a client can come back. Events are numbered from 1, and kept in a buffer with a limit.
 While a client reads, nothing is dropped that it has not read: the run waits for it, and its session holds unread output up to
-`Limits.buffered_bytes`. A client that takes nothing for `STALL_SECONDS` counts as gone. Without a client the oldest events are dropped, and a client that comes back for them gets an error.
+`Limits.buffered_bytes`. A client that takes nothing for `STALL_SECONDS` counts as gone. Without a client the oldest events are dropped.
 """
 
 from __future__ import annotations
 
 import contextvars
 from collections import deque
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anyio
@@ -47,12 +48,12 @@ class Plan(NamedTuple):
     asked: Asked | None
 
 
+@dataclass(eq=False)
 class Reader:
     """A client that reads a run: the number of the next event that it gets, and the scope of its response."""
 
-    def __init__(self, position: int) -> None:
-        self.position: int = position
-        self.scope: anyio.CancelScope = anyio.CancelScope()
+    position: int
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
 
 
 class Run:
@@ -77,8 +78,6 @@ class Run:
     def next(self) -> int:
         """The number of the event that comes next."""
         return self.first + len(self._events)
-
-    # -- the client ----------------------------------------------------------------------------------------------------
 
     def attach(self, position: int) -> Reader:
         """Give the run to a client; one that read it before is cut off."""
@@ -119,8 +118,6 @@ class Run:
             self.failure = failure
         self.over = True
         self.changed.wake()
-
-    # -- the turn ------------------------------------------------------------------------------------------------------
 
     def start(self, pool: SessionPool, plan: Plan, done: Callable[[Run], None]) -> None:
         """Begin the turn in a task of its own; `done` is called at its end."""

@@ -148,8 +148,8 @@ class _App:
     async def _serve(self, scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
         named, method = asgi.headers_of(scope), scope["method"]
         headers = dict(named)
-        self._check_sender(scope, [value.lower() for name, value in named if name == "host"], headers.get("origin"))
-        person = await self._person(scope)
+        self._check_sender(scope, [value.lower() for name, value in named if name == "host"], headers)
+        person = Person("") if self.identity is None else await self._person(scope, self.identity)
         last = headers.get("last-event-id", "")
         if asgi.path_of(scope):
             raise Refused(404, "not_found", "There is nothing at this address.")
@@ -177,22 +177,21 @@ class _App:
         else:
             await self._follow(run, int(last or 0) + 1, receive, send)
 
-    def _check_sender(self, scope: asgi.Scope, hosts: Sequence[str], origin: str | None) -> None:
+    def _check_sender(self, scope: asgi.Scope, hosts: Sequence[str], headers: dict[str, str]) -> None:
         """Refuse pages of other sites; without a login also other machines, and names that a page may have pointed here."""
         allowed = {*self.origins, *(f"{scheme}://{host}" for host in hosts for scheme in ("http", "https"))}
         known = asgi.Hosts(self.origins) if self.identity is None else hosts
-        problem = refusal(hosts, known, origin and origin.lower(), allowed, site="none")
+        origin = headers.get("origin", "").lower() or None
+        site = "none" if origin else headers.get("sec-fetch-site", "none")  # of an image of another site, for example
+        problem = refusal(hosts, known, origin, allowed, site=site)
+        address = (scope.get("client") or ("",))[0]
         if problem is not None:
             raise Refused(int(problem[0]), "forbidden", f"{problem[1]} `origins` names the pages that may use this.")
-        address = (scope.get("client") or ("",))[0]
         if self.identity is None and not (address.startswith("127.") or address == "::1"):
             raise Refused(403, "forbidden", "Without `identity` only clients on this machine may use this.")
 
-    async def _person(self, scope: asgi.Scope) -> Person:
-        if self.identity is None:
-            return Person("")
-        found = await anyio.to_thread.run_sync(asgi.caller_of, self.identity, scope)
-        if found is None:
+    async def _person(self, scope: asgi.Scope, identity: asgi.Identity) -> Person:
+        if (found := await anyio.to_thread.run_sync(asgi.caller_of, identity, scope)) is None:
             raise Refused(401, "unauthenticated", "Sign in first.")
         return Person(*found)
 
@@ -283,8 +282,7 @@ class _App:
             began = True
             if run.failure is not None:
                 return await _refuse(send, run.failure)
-            start = {"type": "http.response.start", "status": 200, "headers": asgi.wire_headers(_STREAM)}
-            await send(start)
+            await send({"type": "http.response.start", "status": 200, "headers": asgi.wire_headers(_STREAM)})
             while (chunk := run.take(reader)) or not run.over:
                 if chunk:
                     await part(chunk)
@@ -301,6 +299,8 @@ class _App:
             if reader.scope.cancelled_caught and not gone:  # another client reads it, or this one took nothing
                 with anyio.move_on_after(1):
                     await (part(b"", more=False) if began else _refuse(send, _UNKNOWN))
+        except* OSError:
+            pass  # some servers report so that a client is gone
         finally:
             run.leave(reader, stop=self.stops)
 
@@ -309,4 +309,5 @@ async def _refuse(send: asgi.Send, failure: Failure, more: dict[str, object] | N
     body = msgspec.json.encode({"error": {"code": failure.code, "message": failure.text, **(more or {})}})
     headers = {"Content-Type": "application/json", "Cache-Control": "no-store", "Content-Length": str(len(body))}
     headers |= {} if failure.retry_after is None else {"Retry-After": str(failure.retry_after)}
+    headers |= {"Allow": "POST, GET, DELETE"} if failure.status == 405 else {}
     await asgi.reply(send, failure.status, headers, body)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 from contextlib import closing
 from pathlib import Path
@@ -14,6 +15,7 @@ from hackamore.testing import Repeat, Reply, ScriptedModel, Thinking, ToolCall
 from tests.contract import shows
 from tests.serving.agui.host import Host
 from tests.serving.agui.verifying import Run, frames
+from tests.support.patience import patience
 
 if TYPE_CHECKING:
     from tests.conftest import RealCLI
@@ -128,3 +130,24 @@ def test_answers_that_are_not_understood_change_nothing(real_cli: RealCLI, tmp_p
         assert status == 200
         assert Run(event for _, event in frames(body)).outcome == {"type": "success"}
     assert not target.exists()
+
+
+@shows("agui.back")
+def test_a_closed_connection_stops_the_run(real_cli: RealCLI, tmp_path: Path) -> None:
+    with (
+        ScriptedModel(Reply("I begin.", chunk=1, delay=0.5), Repeat("Fine.")) as model,
+        closing(Host(tmp_path, options_of(real_cli, model))) as host,
+    ):
+        connection = http.client.HTTPConnection("127.0.0.1", host.port, timeout=patience(60))
+        given = {"threadId": "t", "runId": "r1", "messages": [{"id": "1", "role": "user", "content": "Go."}]}
+        connection.request("POST", "/", json.dumps(given), {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        assert answer.read(30).startswith(b"id: 1")
+        answer.close()
+        connection.close()
+        run: Run | None = None
+        while run is None:
+            status, body = host.post("And?", "r2")
+            run = Run(event for _, event in frames(body)) if status == 200 else None
+            assert status in (200, 409)
+        assert run.text == "Fine."

@@ -34,6 +34,7 @@ WHEEL_LIMIT = 1_500_000
 INSTALLED_LIMIT = 60_000_000
 """Bytes of the package with the extra `cli` and all that it needs, beside the CLI."""
 MODULES = {
+    "agui": "ag_ui.core",
     "cli": "hackamore.cli.app",
     "dask": "distributed",
     "mcp": "mcp",

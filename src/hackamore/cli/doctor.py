@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from hackamore.transports.base import LaunchPlan
 
 _EXTRAS = {
+    "agui": ("ag-ui-protocol",),
     "cli": ("typer", "rich"),
     "dask": ("distributed",),
     "mcp": ("mcp",),

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from hackamore import errors, messages
+from hackamore.runtime.log import logger
 
 
 class Failure(NamedTuple):
@@ -44,8 +45,16 @@ _KNOWN: tuple[tuple[type[Exception] | tuple[type[Exception], ...], Failure], ...
 )
 
 
-def failure_of(error: Exception) -> Failure:
-    """Return the failure that a client sees for an error."""
+def report(error: Exception) -> Failure:
+    """Log an error, with its traceback if it is not a known one; return the failure that a client sees."""
+    failure = _failure_of(error)
+    known = failure.status != 500
+    text = "a run of AG-UI failed (%s): %s"
+    logger.log(30 if known else 40, text, failure.code, errors.text_of(error), exc_info=None if known else error)
+    return failure
+
+
+def _failure_of(error: Exception) -> Failure:
     if isinstance(error, errors.PoolTimeoutError):
         if error.cause in ("held", "elsewhere"):
             return Failure(409, "run_in_progress", "Another run of this thread has not ended. Try again later.", 1)

@@ -10,26 +10,24 @@ from __future__ import annotations
 import contextvars
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.to_thread
 
 from hackamore.activity.replies import Results
-from hackamore.errors import text_of
 from hackamore.messages import ResultError
 from hackamore.runtime.asgi import woken
 from hackamore.runtime.event_loops import Loop
 from hackamore.runtime.flags import Flag
-from hackamore.runtime.log import logger
 from hackamore.serving.agui.events import Event, Translator, usage_of
-from hackamore.serving.agui.failures import Failure, failure_of
+from hackamore.serving.agui.failures import Failure, report
 from hackamore.serving.sse import encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hackamore.aio.pool import SessionPool
+    from hackamore.aio.pool import CheckOut
     from hackamore.aio.session import Turn
     from hackamore.serving.agui.asking import Asked
 
@@ -37,15 +35,6 @@ STALL_SECONDS = 30.0
 """How long a client may take nothing of a full buffer."""
 _CHUNK_BYTES = 65_536
 """How much a server gets at a time."""
-
-
-class Plan(NamedTuple):
-    """The work of a run: the conversation of the pool, the prompt, and the approvals of the conversation."""
-
-    key: str
-    person: str | None
-    prompt: Any
-    asked: Asked | None
 
 
 @dataclass(eq=False)
@@ -119,21 +108,17 @@ class Run:
         self.over = True
         self.changed.wake()
 
-    def start(self, pool: SessionPool, plan: Plan, done: Callable[[Run], None]) -> None:
+    def start(self, held: CheckOut, prompt: Any, asked: Asked | None, done: Callable[[Run], None]) -> None:
         """Begin the turn in a task of its own; `done` is called at its end."""
 
         async def work() -> None:
             try:
                 with self._scope:
-                    await self._work(pool, plan)
+                    await self._work(held, prompt, asked)
                 if not self.over and self.begun:
                     self._finish({"type": "cancelled"})
             except Exception as error:
-                failure = failure_of(error)
-                known = failure.status != 500
-                text = "a run of AG-UI failed (%s): %s"
-                logger.log(30 if known else 40, text, failure.code, text_of(error), exc_info=None if known else error)
-                self.fail(failure)
+                self.fail(report(error))
             finally:
                 if not self.over:
                     self.fail(Failure(409, "cancelled", "The run was stopped."))
@@ -141,18 +126,18 @@ class Run:
 
         Loop().spawn(work, contextvars.copy_context(), name="hackamore AG-UI run")
 
-    async def _work(self, pool: SessionPool, plan: Plan) -> None:
-        async with pool.conversation(plan.key, caller=plan.person) as session:
-            turn = await session.send(plan.prompt)
+    async def _work(self, held: CheckOut, prompt: Any, asked: Asked | None) -> None:
+        async with held as session:
+            turn = await session.send(prompt)
             self.begun = True
-            self._add([self._translator.start(), *(plan.asked.events if plan.asked is not None else ())])
+            self._add([self._translator.start(), *(asked.events if asked is not None else ())])
             async for message in turn:
                 if self._translator.held:
-                    await self._look(plan.asked)
+                    await self._look(asked)
                 if events := self._translator.read(message):
                     self._add(events)
                     await self._make_room()
-            await self._end(turn, plan.asked)
+            await self._end(turn, asked)
 
     async def _end(self, turn: Turn, asked: Asked | None) -> None:
         result = await turn.result()

@@ -16,12 +16,11 @@ import msgspec
 from hackamore.approvals.page import Person
 from hackamore.errors import text_of
 from hackamore.runtime import asgi
-from hackamore.runtime.log import logger
 from hackamore.runtime.pages import refusal
 from hackamore.serving import sse
 from hackamore.serving.agui.asking import Asked, prompt_of
-from hackamore.serving.agui.failures import Failure, Refused, failure_of
-from hackamore.serving.agui.runs import Plan, Run
+from hackamore.serving.agui.failures import Failure, Refused, report
+from hackamore.serving.agui.runs import Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -139,9 +138,7 @@ class _App:
         except Refused as refused:
             await _refuse(send, refused.failure, refused.more)
         except Exception as error:
-            failure = failure_of(error)
-            logger.error("a request of AG-UI failed (%s): %s", failure.code, text_of(error), exc_info=error)
-            await _refuse(send, failure)
+            await _refuse(send, report(error))
         finally:
             self.requests -= 1
 
@@ -236,11 +233,12 @@ class _App:
             if not prompt:
                 text = "`messages` must end with a message of the user, or `resume` must be set."
                 raise Refused(400, "invalid_request", text)
+            held = self.pool.conversation(key, caller=person.name or None)
         except BaseException:
             run.fail(_UNKNOWN)
             self._end(key, run)
             raise
-        run.start(self.pool, Plan(key, person.name or None, prompt, asked), partial(self._end, key))
+        run.start(held, prompt, asked, partial(self._end, key))
         return run
 
     def _end(self, key: str, run: Run) -> None:

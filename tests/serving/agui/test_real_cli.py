@@ -116,7 +116,9 @@ def test_answers_that_are_not_understood_change_nothing(real_cli: RealCLI, tmp_p
             True,
             "yes",
             {"approved": True, "more": 1},
-            {"action": "go"},
+            {"action": "always"},
+            {"approved": True, "action": "always", "destination": "userSettings"},
+            {"approved": True, "destination": "userSettings"},
             None,
         ):
             resume = [{"interruptId": name, "status": "resolved", "payload": payload}]

@@ -151,15 +151,14 @@ class Asked:
 
 
 def _given(request: ApprovalRequest, payload: Any) -> Given:
-    """Return an answer in the form of the page of approvals; that of AG-UI has `approved` in place of `action`."""
-    if isinstance(payload, dict) and "action" not in payload:
-        fields = dict(payload)
-        approved = fields.pop("approved", None)
-        if not isinstance(approved, bool):
-            raise ValueError("`approved` must be true or false")
-        if "editedArgs" in fields:
-            fields["input"] = fields.pop("editedArgs")
-        yes, no = ("accept", "decline") if request.kind == "elicitation" else ("allow", "deny")
-        dropped = {"message"} if approved or request.kind == "elicitation" else {"input", "answers"}  # of a form
-        payload = {"action": yes if approved else no, **{k: v for k, v in fields.items() if k not in dropped}}
-    return msgspec.convert(payload, Given)
+    """Return an answer in the form of the page of approvals. That page may also add rules for all sessions, which a user must not."""
+    fields = dict(payload) if isinstance(payload, dict) else {}
+    approved = fields.pop("approved", None)
+    if not isinstance(approved, bool) or "action" in fields:
+        raise ValueError("it must have `approved`, true or false")
+    if "editedArgs" in fields:
+        fields["input"] = fields.pop("editedArgs")
+    yes, no = ("accept", "decline") if request.kind == "elicitation" else ("allow", "deny")
+    dropped = {"message"} if approved or request.kind == "elicitation" else {"input", "answers"}  # of a form
+    kept = {name: value for name, value in fields.items() if name not in dropped}
+    return msgspec.convert({"action": yes if approved else no, **kept}, Given)

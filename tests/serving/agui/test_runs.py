@@ -151,6 +151,16 @@ async def test_a_failure_after_the_first_event_ends_the_run(serve: Serve) -> Non
 
 
 @shows("agui.statuses")
+async def test_a_late_failure_before_the_first_event_ends_the_stream(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "OPEN_SECONDS", 0.01)
+    async with serve(Script().user().slow(20).api_error(500)) as client:
+        run = (await client.post()).run
+    assert [each["type"] for each in run.events] == ["RUN_STARTED", "RUN_ERROR"]
+
+
+@shows("agui.statuses")
 @pytest.mark.parametrize(
     ("script", "status", "code"),
     [

@@ -46,11 +46,15 @@ class Reader:
 
 
 class Run:
-    """One run: its first event is there once it has `begun`, and `failure` is set if it failed before. `first` is the oldest event kept."""
+    """One run: `begun` once its prompt was sent, `opened` once a client gets a stream, with a `failure` if it failed before that.
+
+    `first` is the number of the oldest event that is kept.
+    """
 
     def __init__(self, thread: str, run: str, most_bytes: int) -> None:
         self.id: str = run
         self.begun: bool = False
+        self.opened: bool = False
         self.over: bool = False
         self.failure: Failure | None = None
         self.changed: Flag = Flag()
@@ -100,7 +104,7 @@ class Run:
 
     def fail(self, failure: Failure) -> None:
         """End the run with a failure."""
-        if self.next > 2:  # more than its start: the client may have it
+        if self.opened or self.next > 2:  # more than its start
             end = {"type": "RUN_ERROR", "message": failure.text, "code": failure.code}
             self._add([*self._translator.finish(), end])
         else:

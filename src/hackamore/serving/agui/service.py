@@ -280,6 +280,7 @@ class _App:
             began = True
             if run.failure is not None:
                 return await _refuse(send, run.failure)
+            run.opened = True
             await send({"type": "http.response.start", "status": 200, "headers": asgi.wire_headers(_STREAM)})
             while (chunk := run.take(reader)) or not run.over:
                 if chunk:

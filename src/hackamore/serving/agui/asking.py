@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from hackamore.approvals.continuing import Continuation
     from hackamore.approvals.requests import AnswerTo, ApprovalRequest
 
-_MOST_BYTES = 65_536
-"""The largest input of a call that a browser gets with an interrupt."""
+_MOST_BYTES = 65_536  # the largest input of a call that a browser gets with an interrupt
 _YES_OR_NO: Event = {"approved": {"type": "boolean"}, "message": {"type": "string"}}
 _EDIT: Event = {**_YES_OR_NO, "editedArgs": {"type": "object"}}
 _ANSWERS: Event = {**_YES_OR_NO, "answers": {"type": "object", "additionalProperties": {"type": "string"}}}
@@ -112,8 +111,8 @@ class Asked:
             answer = answer_of(request, _given(request, entry.payload))
             encode_answer(answer, request.kind)
         except (ValueError, ApprovalError) as error:
-            text = f"The answer is not understood, and nothing was changed: {escape_terminal(text_of(error), 500)}"
-            raise Refused(400, "invalid_resume", text) from None
+            text = escape_terminal(text_of(error), 500)
+            raise Refused(400, "invalid_resume", f"The answer is not understood, nothing was changed: {text}") from None
         return request, answer
 
     def waiting(self) -> list[ApprovalRequest]:

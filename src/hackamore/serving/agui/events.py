@@ -22,10 +22,8 @@ if TYPE_CHECKING:
 
 Event: TypeAlias = dict[str, Any]
 
-_PIECE = 65_536
-"""Characters of a delta: a client reads lines of up to 10 MiB, and the buffer of a run has a limit."""
-_MOST_RESULT = 262_144
-"""Characters of the result of a tool that a browser gets."""
+_PIECE = 65_536  # characters of a delta: a client reads lines of up to 10 MiB, and the buffer of a run has a limit
+_MOST_RESULT = 262_144  # characters of the result of a tool that a browser gets
 
 
 @dataclass

@@ -31,10 +31,8 @@ if TYPE_CHECKING:
     from hackamore.aio.session import Turn
     from hackamore.serving.agui.asking import Asked
 
-STALL_SECONDS = 30.0
-"""How long a client may take nothing of a full buffer."""
-_CHUNK_BYTES = 65_536
-"""How much a server gets at a time."""
+STALL_SECONDS = 30.0  # how long a client may take nothing of a full buffer
+_CHUNK_BYTES = 65_536  # how much a server gets at a time
 
 
 @dataclass(eq=False)

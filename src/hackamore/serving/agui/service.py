@@ -28,13 +28,12 @@ if TYPE_CHECKING:
     from hackamore.aio.pool import SessionPool
     from hackamore.approvals.approvals import Approvals
 
-OPEN_SECONDS = 2.0
-"""How long a response waits for the first event of the agent: until then a failure has a status of its own."""
+OPEN_SECONDS = (
+    2.0  # how long a response waits for the first event of the agent: until then a failure has a status of its own
+)
 HEARTBEAT_SECONDS = 15.0
-KEEP_SECONDS = 60.0
-"""For how long an ended run can be read again."""
-_WAITING = 64
-"""Requests beyond the runs that may be open, such as those that stop a run."""
+KEEP_SECONDS = 60.0  # for how long an ended run can be read again
+_WAITING = 64  # requests beyond the runs that may be open, such as those that stop a run
 _MOST_NAME = 256
 _STREAM = {**sse.HEADERS, "Content-Type": sse.MEDIA_TYPE}
 _UNKNOWN = Failure(404, "run_unknown", "This thread has no such run, or it ended too long ago.")
@@ -210,10 +209,9 @@ class _App:
             given = self.read(body)
         except (ValueError, RecursionError) as error:
             raise Refused(400, "invalid_request", f"The body is not a RunAgentInput: {text_of(error):.500}") from None
-        if not all(each.isprintable() and 0 < len(each) <= _MOST_NAME for each in (given.thread_id, given.run_id)):
-            text = f"`threadId` and `runId` have 1 to {_MOST_NAME} printable characters."
-            raise Refused(400, "invalid_request", text)
-        return given
+        if all(each.isprintable() and 0 < len(each) <= _MOST_NAME for each in (given.thread_id, given.run_id)):
+            return given
+        raise Refused(400, "invalid_request", f"`threadId` and `runId` have 1 to {_MOST_NAME} printable characters.")
 
     async def _begin(self, given: Any, key: str, person: Person, before: Run | None) -> Run:
         if before is not None and (before.id == given.run_id or not before.over):
@@ -231,8 +229,7 @@ class _App:
             elif given.resume:
                 raise Refused(404, "interrupt_unknown", "This thread has no such interrupt.")
             if not prompt:
-                text = "`messages` must end with a message of the user, or `resume` must be set."
-                raise Refused(400, "invalid_request", text)
+                raise Refused(400, "invalid_request", "`messages` must end with one of the user, or `resume` be set.")
             held = self.pool.conversation(key, caller=person.name or None)
         except BaseException:
             run.fail(_UNKNOWN)

@@ -35,7 +35,7 @@ LIMITS = {
     "inner imports": 8,
     # Allowances: 2,500 lines for the compatible layer (`compat`), 3,000 for policies, 2,500 for approvals. Approvals have 750 more, which
     # are still to be paid: their core, with what kills and stopped databases taught, has 1,000. The last number is AG-UI.
-    "lines": 76_190 + 2_500 + 3_000 + 2_500 + 750 + 1_290,
+    "lines": 76_190 + 2_500 + 3_000 + 2_500 + 750 + 1_255,
 }
 """Limits only fall. A capability that is asked for has its own allowance of lines; all else pays with deletions in the same commit."""
 SLACK_LINES = 300

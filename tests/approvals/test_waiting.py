@@ -70,7 +70,7 @@ def test_a_cancelled_wait_holds_nothing(
         assert play(opened_at().permit, backend, asked()) == Allow()
 
 
-@shows("approvals.interrupted")
+@shows("approvals.database")
 def test_a_thread_that_was_left_alone_opens_a_closed_database_for_its_call_only(address: str, backend: str) -> None:
     approvals = Approvals(address)
     store: Any = approvals._store  # noqa: SLF001 - a database that answers late

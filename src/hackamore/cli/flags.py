@@ -168,12 +168,13 @@ def read_prompt(prompt: str | None) -> str:
         raise OptionsError(f"Standard input cannot be read: {error.strerror}.", field="prompt") from None
 
 
-def build_options(given: Mapping[str, Any], *, partial: bool) -> Options:
+def build_options(given: Mapping[str, Any], *, partial: bool, base: Options | None = None) -> Options:
     """Return the options that the flags ask for, over `HACKAMORE_...` variables, over the file of `--config`.
 
     Args:
         given: the flags by the names of their parameters; None or empty for those that were not used.
         partial: whether text is shown while it is written, without a flag for it.
+        base: options that the flags change, in place of variables and a file; None for those.
     """
     explicit: dict[str, Any] = dict(_named_options(given.get("option") or ()))
     for name in NAMED_OPTIONS:
@@ -190,7 +191,10 @@ def build_options(given: Mapping[str, Any], *, partial: bool) -> Options:
 
         folder = explicit.get("cwd") or "."
         explicit["policy"] = Policy.load(given["policy"], roots={"root": folder, "repo": folder})
-    options = Options.load(given.get("config"), trust_file=bool(given.get("trust_config")), **explicit)
+    if base is not None:
+        options = base.replace(**explicit)
+    else:
+        options = Options.load(given.get("config"), trust_file=bool(given.get("trust_config")), **explicit)
     if given.get("timeout") is not None:
         try:
             options = options.replace(timeouts=options.timeouts.replace(turn=given["timeout"]))

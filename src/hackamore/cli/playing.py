@@ -38,7 +38,7 @@ def read_script(path: str, kinds: tuple[type[Any], ...] = (Script,)) -> Any:
         known = ", ".join(_LANGUAGES)
         raise OptionsError(f"{shown(path)} is not a script: its name must end in one of {known}.", field="script")
     try:
-        script = _python(file, kinds) if file.suffix == ".py" else Script.load(file)
+        script = defined(file, "script", kinds) if file.suffix == ".py" else Script.load(file)
     except OSError as error:
         raise OptionsError(f"{shown(path)} cannot be read: {error.strerror or error}.", field="script") from None
     except ValueError as error:
@@ -48,7 +48,8 @@ def read_script(path: str, kinds: tuple[type[Any], ...] = (Script,)) -> Any:
     return script
 
 
-def _python(file: Path, kinds: tuple[type[Any], ...]) -> Any:
+def defined(file: Path, name: str, kinds: tuple[type[Any], ...]) -> Any:
+    """Return the object that a Python file defines under a name; raise ValueError if it does not, or fails."""
     file.read_bytes()  # so that an OSError is one of this file
     folder, before = str(file.resolve().parent), [*sys.path]
     sys.path.insert(0, folder)
@@ -63,14 +64,14 @@ def _python(file: Path, kinds: tuple[type[Any], ...]) -> Any:
         with suppress(ValueError):  # the module may have changed the list
             sys.path.remove(folder)
         sys.path += [each for each in before if each not in sys.path]
-    if "script" not in names:
-        own = [name for name in names if not name.startswith("_")]
-        raise ValueError(f"{shown(file)}: the module must define `script`.{suggestion('script', own)}")
-    script = names["script"]
-    if not isinstance(script, kinds):
+    if name not in names:
+        own = [each for each in names if not each.startswith("_")]
+        raise ValueError(f"{shown(file)}: the module must define `{name}`.{suggestion(name, own)}")
+    found = names[name]
+    if not isinstance(found, kinds):
         wanted = " or ".join(kind.__name__ for kind in kinds)
-        raise ValueError(f"{shown(file)}: `script` must be a {wanted}, not {type(script).__name__}")
-    return script
+        raise ValueError(f"{shown(file)}: `{name}` must be a {wanted}, not {type(found).__name__}")
+    return found
 
 
 def run_command(command: Sequence[str], environment: Mapping[str, str | None], terminal: Terminal) -> int | None:

@@ -986,6 +986,11 @@ class SessionPool(OtherShell):
         if works is not None and not works.core.over:
             works.abandon()
 
+    @property
+    def options(self) -> Options:
+        """The settings of all sessions, as given."""
+        return self._options
+
     def _running(self) -> PoolRunner:
         if self._works is None or self._closed:
             raise PoolClosedError(started=self._closed)

@@ -1,0 +1,73 @@
+"""An agent for editors, evaluators and other clients of the Agent Client Protocol (ACP). Needs `hackamore[acp]`.
+
+::
+
+    from hackamore import Options
+    from hackamore.serving import acp
+
+    async with acp.agent(Options(mcp_servers={"shop": [price, stock]})) as agent:
+        await agent.serve_stdio()
+
+`hackamore acp` is the same as a command.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hackamore.errors import OptionsError
+
+if TYPE_CHECKING:
+    from hackamore.aio.pool import SessionPool
+    from hackamore.options.options import Options
+    from hackamore.serving.acp.host import Agent
+    from hackamore.transports.base import TransportSource
+
+__all__ = ["agent"]
+
+
+def agent(
+    options: Options | None = None,
+    *,
+    pool: SessionPool | None = None,
+    max_live: int = 16,
+    title: str = "Hackamore",
+    transport: TransportSource | None = None,
+) -> Agent:
+    """Return an agent that clients of the Agent Client Protocol can use: editors, for example.
+
+    Policy, budgets, approvals, telemetry and tools of the options work as in any session. The client answers permission requests, unless
+    the options have `can_use_tool` or `approvals`. Conversations are those of the CLI: they can be loaded after a restart.
+
+    Args:
+        options: settings of all conversations; `Options()` if None. The client chooses folder, mode, model and further MCP servers.
+        pool: a pool of your program that runs the conversations, in place of `options`; you start and stop it. With a registry in a file
+            conversations can be loaded after a restart. Such an agent neither lists nor forks conversations.
+        max_live: limit on CLI processes. Further conversations hibernate, and prompts wait for a place.
+        title: the name that editors show.
+        transport: makes connections to the CLI; None for local child processes.
+
+    Returns:
+        The agent, to be entered with `async with`; then `await agent.serve_stdio()`, or mount `agent.app()`. It needs asyncio.
+
+    Raises:
+        ImportError: `agent-client-protocol` is not installed.
+        OptionsError: the options do not suit a pool, or come with a pool.
+
+    Example:
+        ::
+
+            async with hackamore.serving.acp.agent(options) as agent:
+                await agent.serve_stdio()
+    """
+    if pool is not None and (options is not None or transport is not None):
+        raise OptionsError("`options` and `transport` are those of the pool: leave them out.", field="pool")
+    try:
+        from hackamore.serving.acp.host import Agent
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("acp", "pydantic"):
+            raise
+        raise ImportError(
+            "`agent-client-protocol` is not installed; run: pip install 'hackamore[acp]'", name=error.name
+        ) from None
+    return Agent(options, pool, max_live, title, transport)

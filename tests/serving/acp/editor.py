@@ -95,6 +95,12 @@ async def streams(source: int, target: int) -> tuple[asyncio.StreamWriter, async
     return asyncio.StreamWriter(transport, protocol, None, loop), reader
 
 
+def paused(reader: asyncio.StreamReader, pause: bool) -> None:
+    """Stop reading a pipe, or read on."""
+    transport: Any = reader._transport  # type: ignore[attr-defined]  # noqa: SLF001 - a reader has no method for it
+    (transport.pause_reading if pause else transport.resume_reading)()
+
+
 @asynccontextmanager
 async def piped(agent: Agent) -> AsyncIterator[tuple[asyncio.StreamWriter, asyncio.StreamReader]]:
     """Serve on two pipes; yield their other ends. The agent has ended afterwards."""

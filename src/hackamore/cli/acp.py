@@ -29,8 +29,6 @@ def acp(given: Mapping[str, Any], terminal: Terminal) -> int:
         served = agent(options, max_live=max_live)
     except ImportError as error:
         raise OptionsError(str(error), field="acp") from None
-    if terminal.interactive:
-        terminal.note("An editor starts this command and writes to its stdin. Ctrl-C ends it.")
 
     async def serve() -> int:
         async with served:
@@ -47,8 +45,6 @@ def _defined(file: Any) -> Options:
 
     try:
         found: Options = defined(file, "options", (Options,))
-    except OSError as error:
-        raise OptionsError(f"The options file cannot be read: {error.strerror or error}.", field="options") from None
-    except ValueError as error:
-        raise OptionsError(str(error), field="options") from None
+    except (OSError, ValueError) as error:
+        raise OptionsError(f"The options file cannot be used: {error}", field="options") from None
     return found

@@ -130,21 +130,7 @@ QUESTIONS = {
 }
 
 
-async def test_questions_of_the_model_are_a_form(tmp_path: Path) -> None:
-    editor = Editor()
-    editor.forms = [{"question_0": "blue", "question_1": ["a", "b"]}]
-    script = Script().user("go").calls("AskUserQuestion", QUESTIONS, result="ok")
-    script.expect_permission("AskUserQuestion", decision="allow").says("Thanks.")
-    await played(
-        script, editor, tmp_path, elicitation=schema.ElicitationCapabilities(form=schema.ElicitationFormCapabilities())
-    )
-    [(message, mode)] = editor.elicited
-    assert message == "Which?\nWhat else?"
-    assert [*mode.requested_schema.properties] == ["question_0", "question_1"]
-    assert editor.asked == []
-
-
-async def test_questions_of_the_model_are_choices_without_forms(tmp_path: Path) -> None:
+async def test_questions_of_the_model_are_choices(tmp_path: Path) -> None:
     editor = Editor(lambda session, call, options: options[1].option_id)
     script = Script().user("go").calls("AskUserQuestion", QUESTIONS, result="ok")
     script.expect_permission("AskUserQuestion", decision="allow").says("Thanks.")

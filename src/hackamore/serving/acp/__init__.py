@@ -1,15 +1,4 @@
-"""An agent for editors, evaluators and other clients of the Agent Client Protocol (ACP). Needs `hackamore[acp]`.
-
-::
-
-    from hackamore import Options
-    from hackamore.serving import acp
-
-    async with acp.agent(Options(mcp_servers={"shop": [price, stock]})) as agent:
-        await agent.serve_stdio()
-
-`hackamore acp` is the same as a command.
-"""
+"""An agent for editors, evaluators and other clients of the Agent Client Protocol (ACP). Needs `hackamore[acp]`."""
 
 from __future__ import annotations
 
@@ -53,12 +42,6 @@ def agent(
     Raises:
         ImportError: `agent-client-protocol` is not installed.
         OptionsError: the options do not suit a pool, or come with a pool.
-
-    Example:
-        ::
-
-            async with hackamore.serving.acp.agent(options) as agent:
-                await agent.serve_stdio()
     """
     if pool is not None and (options is not None or transport is not None):
         raise OptionsError("`options` and `transport` are those of the pool: leave them out.", field="pool")

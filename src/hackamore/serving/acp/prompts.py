@@ -1,4 +1,4 @@
-"""From the client: prompts as content blocks of the CLI, and its MCP servers as options."""
+"""From the client: prompts as content blocks of the CLI, and its folders and MCP servers as options."""
 
 from __future__ import annotations
 
@@ -21,11 +21,7 @@ def invalid(reason: str) -> RequestError:
 
 
 def prompt_of(blocks: Sequence[Any]) -> str | list[dict[str, Any]]:
-    """Return a prompt as the CLI takes it: one text as it is, so that `/name` is a command.
-
-    Raises:
-        RequestError: it is empty, or has a block that was not announced.
-    """
+    """Return a prompt as the CLI takes it: a single text as it is, so that `/name` is a command. Raise RequestError for another."""
     if not blocks:
         raise invalid("`prompt` must have a content block.")
     if len(blocks) == 1 and isinstance(blocks[0], schema.TextContentBlock):
@@ -39,16 +35,15 @@ def prompt_of(blocks: Sequence[Any]) -> str | list[dict[str, Any]]:
             case schema.ImageContentBlock():
                 content.append(_file("image", block.mime_type, block.data))
             case schema.ResourceContentBlock():
-                content.append(_text(_link(block.uri, block.name)))
-            case schema.EmbeddedResourceContentBlock(resource=schema.TextResourceContents() as resource):
-                content.append(_text(_link(resource.uri)))
-                contexts.append(_text(f'\n<context ref="{resource.uri}">\n{resource.text}\n</context>'))
-            case schema.EmbeddedResourceContentBlock(resource=schema.BlobResourceContents() as resource):
-                kind = resource.mime_type or ""
-                if kind in _IMAGES or kind == _PDF:
-                    content.append(_file("document" if kind == _PDF else "image", kind, resource.blob))
-                else:
-                    content.append(_text(_link(resource.uri)))
+                content.append(_text(f"[@{block.name}]({block.uri})"))
+            case schema.EmbeddedResourceContentBlock(resource=resource):
+                kind, blob = resource.mime_type or "", getattr(resource, "blob", "")
+                if blob and (kind in _IMAGES or kind == _PDF):
+                    content.append(_file("document" if kind == _PDF else "image", kind, blob))
+                    continue
+                content.append(_text(f"[@{resource.uri.rstrip('/').rpartition('/')[2]}]({resource.uri})"))
+                if text := getattr(resource, "text", ""):
+                    contexts.append(_text(f'\n<context ref="{resource.uri}">\n{text}\n</context>'))
             case _:
                 raise invalid(f"Content of the type {block.type!r} is not supported: see `promptCapabilities`.")
     return content + contexts
@@ -62,41 +57,27 @@ def _file(kind: str, media_type: str, data: str) -> dict[str, Any]:
     return {"type": kind, "source": {"type": "base64", "media_type": media_type, "data": data}}
 
 
-def _link(uri: str, name: str | None = None) -> str:
-    return f"[@{name or uri.rstrip('/').rpartition('/')[2] or uri}]({uri})"
-
-
 def folder(path: str, name: str) -> str:
-    """Return a folder that the client named.
-
-    Raises:
-        RequestError: the path is not absolute, or is not a folder.
-    """
+    """Return a folder that the client named; raise RequestError if the path is not absolute, or is not a folder."""
     if not os.path.isabs(path) or "\0" in path or not os.path.isdir(path):
         raise invalid(f"`{name}` must be the absolute path of a folder, got {path[:300]!r}.")
     return path
 
 
 def servers_of(given: Sequence[Any] | None, own: Any) -> dict[str, Any]:
-    """Return the MCP servers of the client beside those of the options.
-
-    Raises:
-        RequestError: a name is taken, a transport was not announced, or the options name their servers by a file.
-    """
+    """Return the MCP servers of the client beside those of the options; empty without any. Raise RequestError for wrong ones."""
     servers: dict[str, Any] = {}
     for each in given or ():
-        match each:
-            case schema.McpServerStdio():
-                env = {variable.name: variable.value for variable in each.env}
-                server: dict[str, Any] = {"type": "stdio", "command": each.command, "args": each.args, "env": env}
-            case schema.HttpMcpServer() | schema.SseMcpServer():
-                headers = {header.name: header.value for header in each.headers}
-                server = {"type": each.type, "url": each.url, "headers": headers}
-            case _:
-                raise invalid("MCP servers must be of the type `stdio`, `http` or `sse`.")
         if each.name in servers or (isinstance(own, Mapping) and each.name in own):
             raise invalid(f"Two MCP servers have the name {each.name[:100]!r}: rename the one of the editor.")
-        servers[each.name] = server
+        if isinstance(each, schema.McpServerStdio):
+            env = {variable.name: variable.value for variable in each.env}
+            servers[each.name] = {"type": "stdio", "command": each.command, "args": each.args, "env": env}
+        elif isinstance(each, (schema.HttpMcpServer, schema.SseMcpServer)):
+            headers = {header.name: header.value for header in each.headers}
+            servers[each.name] = {"type": each.type, "url": each.url, "headers": headers}
+        else:
+            raise invalid("MCP servers must be of the type `stdio`, `http` or `sse`.")
     if servers and not isinstance(own, Mapping):
         raise invalid("The agent's options name a file of MCP servers: servers of the editor cannot be added to it.")
     return {**own, **servers} if servers else {}

@@ -1,6 +1,6 @@
 """The messages of a connection: JSON-RPC on the standard streams of a program, or on a WebSocket.
 
-The package `agent-client-protocol` takes messages from here. It gets only those that it can answer: anything else has its error here.
+The package `agent-client-protocol` gets only messages that it can answer: anything else has its error here.
 """
 
 from __future__ import annotations
@@ -8,62 +8,42 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hackamore.runtime.event_loops import Loop
 from hackamore.runtime.stdio import Pipes
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, MutableMapping
 
 LONGEST_LINE = 64 * 1024 * 1024
 """Bytes of a message; a longer one is dropped, and answered with an error."""
 _WAITING = 64
 """Answers that may wait for a slow client before no further request is read."""
-PARSE_ERROR = -32700
-INVALID_REQUEST = -32600
-INTERNAL_ERROR = -32603
+_PARSE_ERROR, _INVALID_REQUEST, _INTERNAL_ERROR = -32700, -32600, -32603
 
 
 class Wire:
-    """Messages in both directions, each written before the next.
-
-    Attributes:
-        ended: set when the client is gone.
-        open: requests of the client without an answer.
-    """
+    """Messages in both directions, each written before the next. `ended` is set when the client is gone."""
 
     def __init__(self) -> None:
         self.ended: asyncio.Event = asyncio.Event()
-        self.open: int = 0
-        self._quiet = asyncio.Event()
-        self._quiet.set()
         self._writing = asyncio.Lock()
-        self._waiting = 0
-        self._room = asyncio.Event()
-        self._room.set()
+        self._waiting = self._open = 0
+        self._room, self._quiet = asyncio.Event(), asyncio.Event()
+        self._count(0, 0)
+
+    def _count(self, waiting: int, opened: int) -> None:
+        self._waiting += waiting
+        self._open += opened
+        (self._room.set if self._waiting < _WAITING else self._room.clear)()
+        (self._quiet.clear if self._open > 0 else self._quiet.set)()
 
     async def send(self, message: dict[str, Any]) -> None:
-        """Write a message; return when the client can read it.
-
-        Raises:
-            ConnectionError: the client is gone.
-        """
-        is_answer = "method" not in message
-        self._waiting += 1
-        if self._waiting >= _WAITING:
-            self._room.clear()
+        """Write a message; return when the client can read it. Raise ConnectionError if it is gone."""
+        self._count(1, 0)
         try:
             async with self._writing:
-                if self.ended.is_set() and not self._drains():
-                    raise ConnectionError("The client is gone.")
                 await self._write(encode(message))
         finally:
-            self._waiting -= 1
-            if is_answer:
-                self._count(-1)
-            if self._waiting < _WAITING:
-                self._room.set()
+            self._count(-1, -("method" not in message))
 
     async def receive(self) -> dict[str, Any] | None:
         """Return the next message that the package can handle; None when the client is gone."""
@@ -75,31 +55,23 @@ class Wire:
                 return None
             message, problem = decode(data)
             if problem is not None:
-                self._count(1)
+                self._count(0, 1)
                 try:
                     await self.send(problem)
                 except ConnectionError:
                     self.ended.set()
                     return None
             elif message is not None:
-                self._count("id" in message and "method" in message)
+                self._count(0, "id" in message and "method" in message)
                 return message
-
-    async def close(self) -> None:
-        """Stop reading and writing."""
-        self.ended.set()
 
     async def answered(self) -> None:
         """Wait until all requests have an answer."""
         await self._quiet.wait()
 
-    def _count(self, more: int) -> None:
-        self.open += more
-        (self._quiet.clear if self.open > 0 else self._quiet.set)()
-
-    def _drains(self) -> bool:
-        """Return whether a client that sends nothing more may still read."""
-        return False
+    async def close(self) -> None:
+        """Stop reading and writing."""
+        self.ended.set()
 
     async def _read(self) -> bytes | None:
         """Return the next message as bytes: empty for one that was too long; None at the end."""
@@ -110,7 +82,7 @@ class Wire:
 
 
 class StdioWire(Wire):
-    """Lines on two descriptors, which this closes. The descriptors stay blocking: a thread moves the bytes."""
+    """Lines on two descriptors, which this closes. They stay blocking: a thread moves the bytes."""
 
     def __init__(self, source: int, target: int) -> None:
         super().__init__()
@@ -119,26 +91,22 @@ class StdioWire(Wire):
         self._too_long = self._over = self._lost = False
         self._news, self._idle = asyncio.Event(), asyncio.Event()
         self._idle.set()
-        self._pipes = Pipes(source, target, Loop(), received=self._received, written=self._idle.set, lost=self._lose)
+        self._pipes = Pipes(source, target, Loop(), received=self._take, written=self._idle.set, lost=self._lose)
 
     async def close(self) -> None:
         """Stop the thread. Output that is written already can still be read."""
-        await super().close()
+        self.ended.set()
         self._pipes.close()
 
-    def _drains(self) -> bool:
-        return not self._lost
-
-    def _received(self, data: bytes) -> None:
+    def _take(self, data: bytes) -> None:
         if not data:
             self._over = True
             self.ended.set()
         *lines, rest = data.split(b"\n")
         for line in lines:
             self._rest += line
-            self._lines.append(
-                b"" if self._too_long or len(self._rest) > LONGEST_LINE else bytes(self._rest).strip() or b" "
-            )
+            dropped = self._too_long or len(self._rest) > LONGEST_LINE
+            self._lines.append(b"" if dropped else bytes(self._rest) or b" ")
             self._too_long = False
             self._rest.clear()
         self._rest += rest
@@ -149,9 +117,8 @@ class StdioWire(Wire):
 
     def _lose(self) -> None:
         self._lost = self._over = True
-        self.ended.set()
-        self._idle.set()
-        self._news.set()
+        for event in (self.ended, self._idle, self._news):
+            event.set()
 
     async def _read(self) -> bytes | None:
         while not self._lines:
@@ -164,11 +131,10 @@ class StdioWire(Wire):
 
     async def _write(self, data: bytes) -> None:
         await self._idle.wait()  # a cancelled write may still be under way
-        if self._lost:
-            raise ConnectionError("The client is gone.")
-        self._idle.clear()
-        self._pipes.write(data)
-        await self._idle.wait()
+        if not self._lost:
+            self._idle.clear()
+            self._pipes.write(data)
+            await self._idle.wait()
         if self._lost:
             raise ConnectionError("The client is gone.")
 
@@ -176,22 +142,16 @@ class StdioWire(Wire):
 class SocketWire(Wire):
     """Text frames of an ASGI WebSocket that was accepted."""
 
-    def __init__(
-        self,
-        receive: Callable[[], Awaitable[MutableMapping[str, Any]]],
-        send: Callable[[MutableMapping[str, Any]], Awaitable[None]],
-    ) -> None:
+    def __init__(self, receive: Any, send: Any) -> None:
         super().__init__()
         self._take, self._give = receive, send
 
     async def _read(self) -> bytes | None:
-        while True:
-            event = await self._take()
-            if event["type"] == "websocket.disconnect":
-                return None
-            if event["type"] == "websocket.receive":
-                data: bytes = (event.get("text") or "").encode("utf-8", "surrogatepass") or event.get("bytes") or b" "
-                return b"" if len(data) > LONGEST_LINE else data
+        event = await self._take()
+        if event["type"] == "websocket.disconnect":
+            return None
+        data: bytes = (event.get("text") or "").encode("utf-8", "surrogatepass") or event.get("bytes") or b" "
+        return b"" if len(data) > LONGEST_LINE else data
 
     async def _write(self, data: bytes) -> None:
         try:
@@ -202,63 +162,40 @@ class SocketWire(Wire):
 
 
 def encode(message: dict[str, Any]) -> bytes:
-    """Return a message as one line. A part that JSON cannot hold becomes text, or the answer an error."""
-    error = message.get("error")
-    if isinstance(error, dict) and isinstance(error.get("data"), dict):
-        _shorten(error["data"])
+    """Return a message as one line. Errors of pydantic lose the parts that repeat the request, or that JSON cannot hold."""
+    data = message["error"].get("data") if isinstance(message.get("error"), dict) else None
+    for each in (data.get("errors") or ()) if isinstance(data, dict) else ():
+        for name in ("input", "ctx", "url"):
+            each.pop(name, None)
     try:
         text = json.dumps(message, separators=(",", ":"), default=str, allow_nan=False)
-    except (ValueError, RecursionError) as problem:
-        if "id" not in message or "method" in message:
-            raise ConnectionError(f"The message cannot be sent: {problem}") from problem
-        text = json.dumps(_error(message["id"], INTERNAL_ERROR, "The answer cannot be written as JSON."))
+    except (ValueError, RecursionError):
+        text = json.dumps(_error(message.get("id"), _INTERNAL_ERROR, "The message cannot be written as JSON."))
     return f"{text}\n".encode()
 
 
-def _shorten(data: dict[str, Any]) -> None:
-    """Take out of the errors of pydantic what repeats the whole request, or is not JSON."""
-    for each in data.get("errors") or ():
-        if isinstance(each, dict):
-            for name in ("input", "ctx", "url"):
-                each.pop(name, None)
-
-
 def decode(data: bytes) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
-    """Return a message, or the error that answers it; neither of them for an empty line, and for a response that is malformed."""
+    """Return a message, or the error that answers it; neither of them for an empty line, and for a response without an id."""
     if data.isspace():
         return None, None
-    if not data:
-        return None, _error(None, PARSE_ERROR, f"The message is longer than {LONGEST_LINE:,} bytes.")
     try:
-        message = json.loads(data, parse_constant=_no_number)
+        message = json.loads(data, parse_constant=int)  # NaN is not JSON: it raises
     except (ValueError, RecursionError):
-        return None, _error(None, PARSE_ERROR, "Parse error")
-    if isinstance(message, list):
-        return None, _error(None, INVALID_REQUEST, "Batches are not supported: send one message a line.")
+        return None, _error(None, _PARSE_ERROR, f"The message is not JSON, or longer than {LONGEST_LINE:,} bytes.")
     if not isinstance(message, dict):
-        return None, _error(None, INVALID_REQUEST, "A message must be a JSON object.")
+        return None, _error(None, _INVALID_REQUEST, "Send one JSON object a line. Batches are not supported.")
     identifier = message.get("id")
     known = isinstance(identifier, (str, int)) and not isinstance(identifier, bool)
-    if "method" not in message:
-        # A response. One without a usable id answers nothing.
-        wrong = "error" in message and not isinstance(message["error"], dict)
-        if wrong:
-            message["error"] = {"code": INTERNAL_ERROR, "message": "The client sent a malformed error."}
-        if "result" in message or "error" in message:
-            return (message if known else None), None
-        return None, _error(identifier if known else None, INVALID_REQUEST, "The message has no `method`.")
-    if "id" in message and not known:
-        return None, _error(None, INVALID_REQUEST, "`id` must be a string or an integer.")
-    if not isinstance(message["method"], str):
-        return None, _error(identifier, INVALID_REQUEST, "`method` must be a string.")
+    if "method" not in message and ("result" in message or "error" in message):
+        if not isinstance(message.get("error", {}), dict):
+            message["error"] = {"code": _INTERNAL_ERROR, "message": "The client sent a malformed error."}
+        return (message if known else None), None
+    if ("id" in message and not known) or not isinstance(message.get("method"), str):
+        about = "`method` must be a string, and `id` a string or an integer."
+        return None, _error(identifier if known else None, _INVALID_REQUEST, about)
     if isinstance(message.get("params"), dict):
-        # The package would let names in it replace arguments that were checked.
-        message["params"].pop("_meta", None)
+        message["params"].pop("_meta", None)  # the package lets names in it replace arguments that were checked
     return message, None
-
-
-def _no_number(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _error(identifier: Any, code: int, text: str) -> dict[str, Any]:

@@ -55,7 +55,7 @@ AT_RANDOM = (
     "storage/test_storms",
 )
 # These need npm packages, which `./dev test --thorough` and `./dev ci` install.
-NODE = ("tools/test_conformance", "cli/test_other_sdks", "serving/agui/test_official_client")
+NODE = ("tools/test_conformance", "cli/test_other_sdks", "serving/acp/test_node_clients", "serving/agui/test_official_client")
 SLOW = (
     "compat/test_official_suite", "compat/test_beside_the_official", "compat/test_examples", "compat/test_generated",
     "compat/test_migrated_programs",
@@ -63,6 +63,7 @@ SLOW = (
     "project/test_generated_modules", "project/test_typing", "fleet/test_dask", "protocol/test_real_cli_sessions",
     "real_cli/test_one_shot.py::test_awkward_prompts_arrive_as_they_are", "cli/test_real_cli.py::test_demo_interrupted",
     "contract/test_behaviours.py::test_ci_insists_that_they_ran", "project/test_growth.py::test_a_cost_that_grows_fails",
+    "serving/acp/test_acplint", "serving/acp/test_wire.py::test_memory", "serving/acp/test_wire.py::test_random",
     "fleet/test_story", "transports/recording/test_linear", "transcripts/stores/test_kills", "cli/test_trace_page",
     "cli/test_fleet_command", "cli/test_help.py::test_no_page_cuts", "cli/test_simulate", "cli/test_sessions_command", "cli/test_trace.py",
     "cli/test_install", "cli/test_log", "storage/test_same_file.py::test_random_interleavings",

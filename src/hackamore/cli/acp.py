@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 from hackamore.cli.flags import build_options
@@ -24,9 +26,8 @@ def acp(given: Mapping[str, Any], terminal: Terminal) -> int:
         options = build_options(given, partial=True, base=_defined(file))
     else:
         options = build_options({**given, "config": file}, partial=True)
-    max_live = 16 if given["max_live"] is None else given["max_live"]
     try:
-        served = agent(options, max_live=max_live)
+        served = agent(options, max_live=16 if given["max_live"] is None else given["max_live"])
     except ImportError as error:
         raise OptionsError(str(error), field="acp") from None
 
@@ -44,7 +45,8 @@ def _defined(file: Any) -> Options:
     from hackamore.cli.playing import defined
 
     try:
-        found: Options = defined(file, "options", (Options,))
+        with redirect_stdout(sys.stderr):  # stdout belongs to the client
+            found: Options = defined(file, "options", (Options,))
     except (OSError, ValueError) as error:
         raise OptionsError(f"The options file cannot be used: {error}", field="options") from None
     return found

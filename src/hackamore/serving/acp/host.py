@@ -36,8 +36,7 @@ _LOGIN = "claude-login"
 _HOW = "Run `claude` in a terminal and log in, or set ANTHROPIC_API_KEY."
 _NOT_FOUND, _FAILED = -32002, -32603
 _CODES = {AuthenticationError: -32000, SessionNotFoundError: _NOT_FOUND, OptionsError: -32602}
-_PAGE = 50
-"""Conversations in one answer of `session/list`."""
+_PAGE = 50  # conversations in one answer of `session/list`
 
 
 class Conversations(MemoryRegistry):

@@ -15,8 +15,7 @@ from hackamore.runtime.stdio import Pipes
 
 LONGEST_LINE = 64 * 1024 * 1024
 """Bytes of a message; a longer one is dropped, and answered with an error."""
-_WAITING = 64
-"""Answers that may wait for a slow client before no further request is read."""
+_WAITING = 64  # answers that may wait for a slow client before no further request is read
 _PARSE_ERROR, _INVALID_REQUEST, _INTERNAL_ERROR = -32700, -32600, -32603
 
 
@@ -94,7 +93,7 @@ class StdioWire(Wire):
         self._pipes = Pipes(source, target, Loop(), received=self._take, written=self._idle.set, lost=self._lose)
 
     async def close(self) -> None:
-        """Stop the thread. Output that is written already can still be read."""
+        """Stop the thread."""
         self.ended.set()
         self._pipes.close()
 

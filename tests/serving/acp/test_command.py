@@ -15,6 +15,7 @@ import pytest
 
 from hackamore.serving import acp
 from hackamore.testing import Script, SimulatedCLI
+from tests.contract import shows
 from tests.support.patience import patience
 
 INITIALIZE = b'{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 1}}\n'
@@ -28,6 +29,7 @@ def run(*arguments: str, data: bytes = b"", **env: str) -> subprocess.CompletedP
     )
 
 
+@shows("acp.client.streams")
 def test_stdout_has_messages_only_and_the_end_of_stdin_is_the_end(tmp_path: Path) -> None:
     agent = tmp_path / "agent.py"
     agent.write_text("print('hello')\nfrom hackamore import Options\noptions = Options(model='haiku')\n")

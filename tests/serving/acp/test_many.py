@@ -15,6 +15,7 @@ import hackamore
 from hackamore import Options
 from hackamore.serving import acp
 from hackamore.testing import Script, SimulatedCLI
+from tests.contract import shows
 from tests.serving.acp.editor import Editor, connected, paused, piped
 from tests.support.patience import patience
 
@@ -32,6 +33,7 @@ def asking() -> Script:
     return script.says("Ready.").user().says("Again.")
 
 
+@shows("acp.client.waiting")
 async def test_four_conversations_end_while_the_fifth_waits_for_its_user(tmp_path: Path) -> None:
     release: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     waiting: list[str] = []
@@ -88,6 +90,7 @@ async def test_a_cancel_stops_the_prompts_that_wait_as_well(tmp_path: Path) -> N
         assert editor.calls(session)[-1].status == "failed"
 
 
+@shows("acp.client.many")
 async def test_a_hundred_conversations_on_four_processes(tmp_path: Path) -> None:
     editor = Editor()
     cli = SimulatedCLI(Script().user().says("One.").user().says("Two."), per_session=True)
@@ -104,6 +107,7 @@ async def test_a_hundred_conversations_on_four_processes(tmp_path: Path) -> None
     assert {editor.text(each) for each in sessions} == {"One.Two."}
 
 
+@shows("acp.client.slow")
 async def test_a_slow_reader_holds_up_its_turn_in_bounded_memory(tmp_path: Path) -> None:
     words = 10_000
     cli = SimulatedCLI(Script().user().says("word " * words, chunk=5), per_session=True)

@@ -17,6 +17,7 @@ from acp.client.connection import ClientSideConnection
 
 from hackamore.testing import Reply, ScriptedModel, ToolCall
 from tests.conftest import RealCLI
+from tests.contract import shows
 from tests.serving.acp.editor import Editor
 from tests.support.patience import patience
 
@@ -57,6 +58,7 @@ async def started(
     assert code in (0, -signal.SIGKILL)
 
 
+@shows("acp.client.killed")
 async def test_a_conversation_is_loaded_after_the_server_was_killed(real_cli: RealCLI) -> None:
     editor = Editor()
     cwd = str(real_cli.cwd)

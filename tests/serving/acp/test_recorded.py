@@ -16,6 +16,7 @@ import pytest
 
 from hackamore.serving import acp
 from hackamore.testing import Script, SimulatedCLI
+from tests.contract import shows
 from tests.serving.acp.editor import piped
 from tests.support.patience import patience
 
@@ -35,6 +36,7 @@ def script() -> Script:
     return found.user("Delete the file.").calls("Bash", {"command": "rm shop.py"}, id="call_3").says("I left the file.")
 
 
+@shows("acp.client.recorded")
 async def test_a_recorded_session_is_played(tmp_path: Path) -> None:
     frames = [json.loads(line) for line in FILE.read_text().splitlines()]
     seen: list[dict[str, Any]] = []

@@ -12,6 +12,7 @@ import hackamore
 from hackamore import Allow, Deny, Options, PermissionRequest, tool
 from hackamore.serving import acp
 from hackamore.testing import Script, SimulatedCLI
+from tests.contract import shows
 from tests.serving.acp.editor import Editor, connected
 
 pytestmark = pytest.mark.anyio
@@ -74,6 +75,7 @@ async def test_a_todo_list_is_a_plan(tmp_path: Path) -> None:
     assert editor.calls(session) == []
 
 
+@shows("acp.client.permissions")
 @pytest.mark.parametrize(
     ("option", "decision", "status"),
     [

@@ -17,6 +17,7 @@ from hackamore import Options
 from hackamore.serving import acp
 from hackamore.serving.acp import wire
 from hackamore.testing import Script, SimulatedCLI
+from tests.contract import shows
 from tests.serving.acp.editor import piped
 from tests.support.patience import patience
 from tests.support.reaching import reached, reaching
@@ -124,6 +125,7 @@ async def test_a_line_that_needs_no_answer_has_none(line: bytes) -> None:
         await client.works()
 
 
+@shows("acp.client.errors")
 async def test_methods_refuse_what_they_cannot_use(tmp_path: Path) -> None:
     here = str(tmp_path)
     async with agent() as served, piped(served) as streams:

@@ -26,16 +26,16 @@ FACADES = {"hackamore", "hackamore.sync"}
 LIMITS = {
     "rooms": 33,
     "floors": 12,
-    # Of policies: the command, options, storage, the facade; of approvals: these, and the questions they answer. Of AG-UI (3): serving
-    # reads messages, counts tokens by `activity`, and has approvals answered.
-    "arrows": 177,
+    # Of policies: the command, options, storage, the facade; of approvals: these, and the questions they answer. Of ACP: pools, stored
+    # conversations, messages, questions and options, which an editor sees. Of AG-UI: tokens by `activity`, and answers to approvals.
+    "arrows": 185,
     "arrows up": 0,
     "circles": 1,
     "circles across packages": 0,
     "inner imports": 8,
-    # Allowances: 2,500 lines for the compatible layer (`compat`), 3,000 for policies, 2,500 for approvals. Approvals have 750 more, which
-    # are still to be paid: their core, with what kills and stopped databases taught, has 1,000. The last number is AG-UI.
-    "lines": 76_190 + 2_500 + 3_000 + 2_500 + 750 + 1_255,
+    # Allowances: 2,500 lines for the compatible layer (`compat`), 3,000 for policies, 2,500 for approvals, 2,500 for ACP and AG-UI. Approvals
+    # have 750 more, which are still to be paid: their core, with what kills and stopped databases taught, has 1,000.
+    "lines": 76_190 + 2_500 + 3_000 + 2_500 + 750 + 2_500,
 }
 """Limits only fall. A capability that is asked for has its own allowance of lines; all else pays with deletions in the same commit."""
 SLACK_LINES = 300

@@ -55,7 +55,12 @@ AT_RANDOM = (
     "storage/test_storms",
 )
 # These need npm packages, which `./dev test --thorough` and `./dev ci` install.
-NODE = ("tools/test_conformance", "cli/test_other_sdks", "serving/acp/test_node_clients", "serving/agui/test_official_client")
+NODE = (
+    "tools/test_conformance",
+    "cli/test_other_sdks",
+    "serving/acp/test_node_clients",
+    "serving/agui/test_official_client",
+)
 SLOW = (
     "compat/test_official_suite", "compat/test_beside_the_official", "compat/test_examples", "compat/test_generated",
     "compat/test_migrated_programs",

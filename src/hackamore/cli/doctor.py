@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from hackamore.transports.base import LaunchPlan
 
 _EXTRAS = {
+    "acp": ("agent-client-protocol",),
     "agui": ("ag-ui-protocol",),
     "cli": ("typer", "rich"),
     "dask": ("distributed",),

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from hackamore.testing import Reply, ScriptedModel, ToolCall
+from hackamore.testing import Repeat, Reply, ScriptedModel, ToolCall
 from hackamore.testing.model.steps import UntilInterrupted
 from tests.conftest import RealCLI
 from tests.support.patience import patience
@@ -49,7 +49,7 @@ class Acpx:
         self._command = [node, str(PACKAGES / "acpx/dist/cli.js"), "--agent", str(agent), "--cwd", str(real_cli.cwd)]
         self._command += ["--ttl", "1", "--timeout", "60"]
 
-    def __call__(self, *arguments: str, code: int = 0) -> str:
+    def __call__(self, *arguments: str, code: int | None = 0) -> str:
         done = subprocess.run(
             [*self._command, *arguments],
             env=self._env,
@@ -58,7 +58,7 @@ class Acpx:
             timeout=patience(60),
             check=False,
         )
-        assert done.returncode == code, done.stdout + done.stderr
+        assert code in (None, done.returncode), done.stdout + done.stderr
         return done.stdout
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
@@ -92,7 +92,7 @@ def test_acpx(node: str, real_cli: RealCLI) -> None:
         UntilInterrupted(Reply("This takes a while. " * 5, chunk=10), after_events=8),
         Reply("Queued.", expect_text="Then this"),
         Reply("Here.", expect_text="And now"),
-        Reply("Again.", expect_text="Are you there"),
+        Repeat(Reply("Again.")),
     ]
     with ScriptedModel(*replies) as model:
         acpx = Acpx(node, real_cli, model)
@@ -115,7 +115,9 @@ def test_acpx(node: str, real_cli: RealCLI) -> None:
             assert '"stopReason":"cancelled"' in rest
             assert acpx("--format", "quiet", "prompt", "And now?").strip() == "Here."  # behind the one that was queued
             assert acpx.kill() >= 1
-            loaded = acpx("--format", "json", "prompt", "Are you there?")
+            # The queue of acpx may notice the loss of its agent only with the first prompt after it.
+            tries = (acpx("--format", "json", "prompt", "Are you there?", code=None) for _ in range(3))
+            loaded = next(found for found in tries if '"stopReason":"end_turn"' in found)
             assert "Again." in loaded
             assert "session/load" in loaded or "session/resume" in loaded
             acpx("sessions", "close")

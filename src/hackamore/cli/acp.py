@@ -21,13 +21,14 @@ def acp(given: Mapping[str, Any], terminal: Terminal) -> int:
     """Serve the client on stdin and stdout until it is gone; return the exit code."""
     from hackamore.serving.acp import agent
 
-    file = given["options_file"]
+    file, rules = given["options_file"], given["policy"]
+    given = {**given, "policy": None}  # its roots are the folder of each conversation
     if file is not None and file.suffix == ".py":
         options = build_options(given, partial=True, base=_defined(file))
     else:
         options = build_options({**given, "config": file}, partial=True)
     try:
-        served = agent(options, max_live=16 if given["max_live"] is None else given["max_live"])
+        served = agent(options, policy=rules, max_live=16 if given["max_live"] is None else given["max_live"])
     except ImportError as error:
         raise OptionsError(str(error), field="acp") from None
 

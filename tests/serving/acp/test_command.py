@@ -41,6 +41,13 @@ def test_stdout_has_messages_only_and_the_end_of_stdin_is_the_end(tmp_path: Path
     assert b"hello" in done.stderr
 
 
+def test_two_policies_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text("from hackamore import Options, Policy\noptions = Options(policy=Policy([]))\n")
+    (tmp_path / "policy.toml").write_text("")
+    done = run("--options", str(tmp_path / "agent.py"), "--policy", str(tmp_path / "policy.toml"), data=INITIALIZE)
+    assert (done.returncode, b"only one can decide" in done.stderr) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [

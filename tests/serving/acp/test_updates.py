@@ -24,11 +24,14 @@ def text(value: str) -> list[Any]:
 
 
 async def played(
-    script: Script, editor: Editor, cwd: Path, options: Options | None = None, **more: Any
+    script: Script, editor: Editor, cwd: Path, options: Options | None = None, policy: Path | None = None, **more: Any
 ) -> tuple[str, Any]:
     """Send the prompt `go` to an agent that plays a script; return the session and the answer."""
     with SimulatedCLI(script) as cli:
-        async with acp.agent(options, transport=cli) as agent, connected(agent, editor, **more) as client:
+        async with (
+            acp.agent(options, policy=policy, transport=cli) as agent,
+            connected(agent, editor, **more) as client,
+        ):
             session = (await client.new_session(cwd=str(cwd))).session_id
             answer = await client.prompt(session_id=session, prompt=text("go"))
     return session, answer
@@ -172,6 +175,25 @@ async def test_tools_of_the_program_and_a_policy_work_as_in_any_session(tmp_path
     assert (calls[0].title, calls[0].kind) == ("shop: price", "other")
     assert "2.5" in calls[1].content[0].content.text
     assert [call.tool_call_id for _, call, _ in editor.asked] == ["b1"]  # no rule: the policy has somebody to ask
+
+
+@shows("acp.client.permissions")
+async def test_the_roots_of_a_policy_file_are_the_folder_of_the_conversation(tmp_path: Path) -> None:
+    """Not that of the program: an editor may start it anywhere."""
+    file, editor, inside = tmp_path / "policy.toml", Editor(), str(tmp_path / "work" / "a")
+    texts = (
+        'name = "inside"\ntool = "Write"\npath = "{repo}/**"\ndecision = "allow"',
+        ('name = "commands"\ntool = "Bash"\ndecision = "ask"\nreason = "Commands need a person."'),
+    )
+    file.write_text("".join(f"[[rule]]\n{text}\n" for text in texts))
+    script = Script().user("go").calls("Write", {"file_path": inside, "content": "x"}, id="w1")
+    script.calls("Write", {"file_path": str(Path("a").resolve()), "content": "x"}, id="w2").calls(
+        "Bash", {"command": "ls"}, id="b1"
+    )
+    (tmp_path / "work").mkdir()
+    await played(script.says("Done."), editor, tmp_path / "work", policy=file)
+    assert [call.tool_call_id for _, call, _ in editor.asked] == ["w2", "b1"]
+    assert "Commands need a person." in str(editor.asked[1][1].content)
 
 
 async def test_the_mode_and_the_model_are_chosen_in_the_editor(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from acp import RequestError, schema
+from acp.helpers import text_block, tool_content
 from pydantic import ValidationError
 
 from hackamore.activity.words import as_list, one_line
@@ -68,6 +69,8 @@ class Asker:
         if "acceptEdits" in modes and shown["kind"] == "edit" and not request.suppress_always_allow_rule:
             offered["accept_edits"] = ("Allow all edits in this session", "allow_always", _EDITS)
         offered["reject"] = ("Reject", "reject_once", _REJECTED)
+        if request.decision_reason:  # of a policy, for example
+            shown = {**shown, "content": [*shown["content"], tool_content(text_block(request.decision_reason))]}
         call = schema.ToolCallUpdate(tool_call_id=request.tool_use_id, status="pending", **shown)
         chosen = await self._choose(call, {key: (name, kind) for key, (name, kind, _) in offered.items()})
         if chosen is None:

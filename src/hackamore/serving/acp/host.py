@@ -17,6 +17,7 @@ from hackamore.aio.pool import SessionPool
 from hackamore.errors import HackamoreError, OptionsError, SessionNotFoundError
 from hackamore.messages import AuthenticationError, ResultError
 from hackamore.options.options import Options
+from hackamore.policy import Policy
 from hackamore.pool.registry import Held, MemoryRegistry, Record
 from hackamore.runtime.log import logger
 from hackamore.runtime.stdio import standard_streams
@@ -36,6 +37,7 @@ _LOGIN = "claude-login"
 _HOW = "Run `claude` in a terminal and log in, or set ANTHROPIC_API_KEY."
 _NOT_FOUND, _FAILED = -32002, -32603
 _CODES = {AuthenticationError: -32000, SessionNotFoundError: _NOT_FOUND, OptionsError: -32602}
+ROOTS = ("root", "repo")
 _PAGE = 50  # conversations in one answer of `session/list`
 
 
@@ -63,9 +65,11 @@ class Agent:
         title: the name that editors show.
         registry: the conversations of a pool of its own.
         differences: the options that conversations need beside those of a pool of the program.
+        policy: the file of a policy, for each conversation with its folder as root.
     """
 
     __module__ = "hackamore.serving.acp"
+    policy: str | os.PathLike[str] | None = None
 
     def __init__(
         self, options: Options | None, pool: SessionPool | None, live: int, title: str, transport: Any
@@ -327,6 +331,8 @@ class Connection:
     async def _open(self, key: str, given: dict[str, Any], old: Any = None) -> Conversation:
         options = self._agent.options
         settings: dict[str, Any] = {"cwd": folder(given["cwd"], "cwd"), **self._agent.differences}
+        if self._agent.policy is not None:
+            settings["policy"] = Policy.load(self._agent.policy, roots=dict.fromkeys(ROOTS, settings["cwd"]))
         if folders := given.get("additional_directories"):
             settings["add_dirs"] = [*options.add_dirs, *(folder(each, "additionalDirectories") for each in folders)]
         if servers := servers_of(given.get("mcp_servers"), options.mcp_servers):

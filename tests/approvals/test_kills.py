@@ -122,6 +122,7 @@ class Round:
     ) -> None:
         self.chance = random.Random(seeded(number))
         self.kills: Counter[str] = Counter()
+        self._parts: list[Part] = []
         self.address = address
         self.server = server
         self.step = STEPS[number % len(STEPS)]
@@ -152,6 +153,7 @@ class Round:
 
     def part(self, role: str, **more: Any) -> Part:
         part = Part(role, {**self._given, **more})
+        self._parts.append(part)
         if role != "host":
             assert part.wait("ready")
         return part
@@ -311,6 +313,9 @@ class Round:
 
     def close(self) -> None:
         self.approvals.close()
+        for part in self._parts:  # of a round that failed: a reader's thread waits for each
+            if part.process.poll() is None:
+                part.end(kill=True)
 
 
 @pytest.fixture

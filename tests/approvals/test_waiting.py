@@ -95,6 +95,27 @@ def test_a_thread_that_was_left_alone_opens_a_closed_database_for_its_call_only(
     goes_on.set()
 
 
+@shows("approvals.database")
+def test_a_callback_that_outlives_close_leaves_no_database_open(
+    address: str, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hackamore.approvals.approvals._POLL_SECONDS", 0.01)
+    approvals = Approvals(address)
+
+    async def scenario() -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(approvals.permit, asked(session=running("STOPPING")))
+            [request] = [await first_pending(approvals)]
+            approvals.close()
+            with anyio.move_on_after(0.2):
+                while approvals._store.look(lambda _: True):  # noqa: SLF001 - the database is used meanwhile
+                    await anyio.sleep(0.01)
+            group.cancel_scope.cancel()
+        assert request.state == "waiting"
+
+    play(scenario, backend)
+
+
 @shows("approvals.states")
 def test_a_wait_that_is_cancelled_while_it_uses_an_answer(opened_at: Callable[..., Approvals], backend: str) -> None:
     approvals = opened_at()

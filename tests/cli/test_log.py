@@ -13,7 +13,7 @@ from tests.contract import shows
 
 ANSWER = (["frame", "init"], ["frame", "assistant"], ["frame", "result"])
 RECORD = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+[+-]\d\d:\d\d (DEBUG|INFO|WARNING|ERROR)( \w+=\S+)* \S")
-STARTING = {"run", "chat", "doctor", "demo", "conformance", "fleet run", "fleet resume"}
+STARTING = {"run", "acp", "chat", "doctor", "demo", "conformance", "fleet run", "fleet resume"}
 
 
 @shows("command.log-level")

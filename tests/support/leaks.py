@@ -54,9 +54,10 @@ def nothing_left(allowed_processes: int = 0) -> Iterator[None]:
     processes = {pid for pid, _ in descendants(os.getpid())}
     yield
     assert join_library_threads() == []
-    # A server of the tests that ran before starts processes of its own when it likes.
-    servers = {pid for server in processes for pid, _ in descendants(server)}
-    left_processes = [pid for pid, _ in descendants(os.getpid()) if pid not in processes | servers]
+    left_processes = {pid for pid, _ in descendants(os.getpid())} - processes
+    # A server of the tests that ran before starts processes of its own when it likes; looked for afterwards, or a new one would count.
+    left_processes -= {pid for server in processes for pid, _ in descendants(server)}
+    left_processes = {pid for pid in left_processes if os.path.exists(f"/proc/{pid}")}
     assert len(left_processes) <= allowed_processes, [command_line(pid) for pid in left_processes]
     assert watchdog.pid is None
     # Worker threads of anyio and trio are pooled, and belong to them.

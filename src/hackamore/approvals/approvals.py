@@ -116,8 +116,9 @@ class _Call(NamedTuple):
 class _Wait:
     """A callback that waits for the answer to a call."""
 
-    def __init__(self, call: _Call) -> None:
+    def __init__(self, call: _Call, courier: Courier) -> None:
         self.call = call
+        self.courier = courier  # `close` replaces that of the object
         self.holder = holder_name()
         self.id = ""  # of its request; empty until it is on record
         self.over = False  # no answer is used from here on
@@ -531,7 +532,7 @@ class Approvals:
 
     async def _asked(self, call: _Call, request: Any) -> AnswerTo | str:
         """Return the answer to a call; the id of its request if it did not come in time, or the CLI does not wait any more."""
-        wait = _Wait(call)
+        wait = _Wait(call, self._courier)
         _waiting.add(wait.holder)
         self._waits.add(wait)
         used = False
@@ -551,7 +552,7 @@ class Approvals:
             if wait.id and not used:
                 try:
                     with anyio.CancelScope(shield=True):
-                        await self._use(_LAST_SECONDS, self._leave, wait)
+                        await self._use(wait, _LAST_SECONDS, self._leave, wait)
                 except ApprovalError as error:  # the holder of the record is gone, and others see that
                     logger.warning("the request %s stays on record as it was: %s", wait.id, error)
 
@@ -560,7 +561,7 @@ class Approvals:
         until = anyio.current_time() + hold
         follows: str | None = None
         while True:
-            opened = await self._use(_DATABASE_SECONDS, self._open, wait, follows)
+            opened = await self._use(wait, _DATABASE_SECONDS, self._open, wait, follows)
             state, answer = await self._answered(wait, opened, until, request)
             if state is State.CHANGED:
                 follows = opened.id  # the call is another one than that which the person saw
@@ -583,8 +584,8 @@ class Approvals:
             cold = wait.cold or request.cancelled or now >= until
             try:
                 seconds = min(_DATABASE_SECONDS, max(min(until, last) - now, _LAST_SECONDS))
-                if late or cold or await self._is_over(wait.id, seconds):
-                    found: _Taken = await self._use(seconds, self._take, wait, deadline if late else 0.0)
+                if late or cold or await self._is_over(wait, seconds):
+                    found: _Taken = await self._use(wait, seconds, self._take, wait, deadline if late else 0.0)
                     if found[0] is not State.WAITING:
                         return found
                 failing = None
@@ -603,11 +604,11 @@ class Approvals:
             # Thousands that wait share a processor with those that work.
             await anyio.sleep(_POLL_SECONDS * (1 + len(self._waits) / 500))
 
-    async def _is_over(self, name: str, seconds: float) -> bool:
+    async def _is_over(self, wait: _Wait, seconds: float) -> bool:
         """Return whether a request may have an answer. Of all callbacks of this object, one reads the database."""
         if time.monotonic() - self._looked > _POLL_SECONDS and not self._reading.locked():
-            await self._use(seconds, self._read)
-        return name not in self._pending or time.monotonic() - self._looked > _STALE_SECONDS
+            await self._use(wait, seconds, self._read)
+        return wait.id not in self._pending or time.monotonic() - self._looked > _STALE_SECONDS
 
     def _read(self) -> None:
         if self._reading.acquire(blocking=False):
@@ -619,15 +620,16 @@ class Approvals:
             finally:
                 self._reading.release()
 
-    async def _use(self, seconds: float, work: Callable[..., Any], *arguments: Any) -> Any:
+    async def _use(self, wait: _Wait, seconds: float, work: Callable[..., Any], *arguments: Any) -> Any:
         """Call a method that uses the database in a worker thread, which is left alone if it takes too long."""
-        opened_by = self._courier
 
         def whole() -> Any:
             try:
                 return work(*arguments)
             finally:
-                if self._courier is not opened_by:  # closed meanwhile: a thread that was left alone has opened it again
+                if (
+                    self._courier is not wait.courier
+                ):  # closed meanwhile, and opened again by a callback or thread that is late
                     self._store.close()
 
         with anyio.move_on_after(seconds):

@@ -119,13 +119,15 @@ class World:
         record.session = running()
         request = asked(conversation=talk, session=record.session, command=call)
         record.callback = self._portal.start_task_soon(self.program.permit, request)
-        if not record.id:
-            known = {each.id for each in self.records}
-            until = time.monotonic() + patience(20)
-            while not record.id:
-                assert time.monotonic() < until, self.log
-                new = [each.id for each in self.programs[0].pending() if each.id not in known]
-                record.id = new[0] if new else ""
+        known = {each.id for each in self.records}
+        until = time.monotonic() + patience(20)
+        while not record.id:
+            assert time.monotonic() < until, self.log
+            new = [each.id for each in self.programs[0].pending() if each.id not in known]
+            record.id = new[0] if new else ""
+        # A callback that comes after the next step would find the request of an earlier one in another state.
+        while self.programs[0].get(record.id).call != request.tool_use_id:
+            assert time.monotonic() < until, self.log
 
     def answer(self) -> None:
         if (record := self.some()) is None:

@@ -114,7 +114,6 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"resume_session_at": "x"}, "resume_session_at"),
     ({"resume_session_at": "x", "continue_conversation": True}, "resume_session_at"),
     ({"resume": "r", "resume_drops_turn": "x"}, "resume_drops_turn"),
-    ({"model": "a", "fallback_model": "a"}, "fallback_model"),
     ({"can_use_tool": answer, "permission_prompt_tool_name": "x"}, "permission_prompt_tool_name"),
     ({"can_use_tool": "x"}, "can_use_tool"),
     ({"supported_dialog_kinds": ["a"]}, "supported_dialog_kinds"),

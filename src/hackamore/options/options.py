@@ -684,8 +684,6 @@ class Options(Checked):
             self._check_store()
         if self.restricted and self.permission_mode == "bypassPermissions":
             raise wrong("restricted", "excludes permission_mode='bypassPermissions': the CLI refuses it.")
-        if self.model is not None and self.model == self.fallback_model:
-            raise wrong("fallback_model", "must differ from `model`.")
 
     @property
     def questions(self) -> dict[str, Any]:

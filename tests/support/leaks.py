@@ -57,7 +57,9 @@ def nothing_left(allowed_processes: int = 0) -> Iterator[None]:
     left_processes = {pid for pid, _ in descendants(os.getpid())} - processes
     # A server of the tests that ran before starts processes of its own when it likes; looked for afterwards, or a new one would count.
     left_processes -= {pid for server in processes for pid, _ in descendants(server)}
-    left_processes = {pid for pid in left_processes if os.path.exists(f"/proc/{pid}")}
+    left_processes = {
+        pid for pid in left_processes if alive(pid) or parent(pid) == os.getpid()
+    }  # not a server's that just ends
     assert len(left_processes) <= allowed_processes, [command_line(pid) for pid in left_processes]
     assert watchdog.pid is None
     # Worker threads of anyio and trio are pooled, and belong to them.
@@ -78,6 +80,15 @@ def command_line(pid: int) -> str:
             return file.read().replace(b"\0", b" ").decode()
     except OSError:
         return f"{pid} is gone"
+
+
+def parent(pid: int) -> int:
+    """Return the parent of a process, also of a zombie; 0 if there is no such process."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[1])
+    except OSError:
+        return 0
 
 
 def alive(pid: int) -> bool:

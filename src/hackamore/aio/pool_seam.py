@@ -15,7 +15,7 @@ import anyio
 import anyio.lowlevel
 
 from hackamore.aio.waits import check_loop
-from hackamore.runtime.event_loops import Loop
+from hackamore.runtime.event_loops import Loop, woken
 from hackamore.runtime.threads import Call
 
 if TYPE_CHECKING:
@@ -58,16 +58,7 @@ class PoolSeam:
 
     async def wait(self, flag: Flag, seconds: float | None = None, *, since: int | None = None) -> bool:
         """Wait until a flag is set, or woken since it had `since` wakes, `seconds` at most; return False if the time passed."""
-        if flag.is_set or (since is not None and flag.wakes != since):
-            return True
-        event = anyio.Event()
-        flag.waiters.append(event)
-        try:
-            with anyio.move_on_after(seconds):
-                await event.wait()
-            return event.is_set()
-        finally:
-            flag.leave(event)
+        return flag.is_set or (since is not None and flag.wakes != since) or await woken(flag, seconds)
 
     async def finish(self, flag: Flag) -> None:
         """Wait until a flag is set. Cancellation does not shorten it: what is waited for has a time limit of its own."""

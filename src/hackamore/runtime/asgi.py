@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 import anyio
 import anyio.from_thread
-
-if TYPE_CHECKING:
-    from hackamore.runtime.flags import Flag
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -111,15 +108,3 @@ async def other_than_http(scope: Scope, receive: Receive, send: Send) -> None:
     else:
         await receive()
         await send({"type": "websocket.close", "code": 1000})
-
-
-async def woken(flag: Flag, seconds: float | None = None) -> bool:
-    """Wait until a flag is woken, `seconds` at most; return False if the time passed."""
-    event = anyio.Event()
-    flag.waiters.append(event)
-    try:
-        with anyio.move_on_after(seconds):
-            await event.wait()
-        return event.is_set()
-    finally:
-        flag.leave(event)

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Coroutine
 
+    from hackamore.runtime.flags import Flag
+
 T = TypeVar("T")
 
 _tasks: set[asyncio.Task[Any]] = set()
@@ -161,6 +163,20 @@ def current_task() -> object:
         return asyncio.current_task()
     except RuntimeError:
         return None
+
+
+async def woken(flag: Flag, seconds: float | None = None) -> bool:
+    """Wait until a flag is woken, `seconds` at most; return False if the time passed."""
+    import anyio
+
+    event = anyio.Event()
+    flag.waiters.append(event)
+    try:
+        with anyio.move_on_after(seconds):
+            await event.wait()
+        return event.is_set()
+    finally:
+        flag.leave(event)
 
 
 async def wait_readable(descriptor: int) -> None:

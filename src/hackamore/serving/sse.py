@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import anyio
 import msgspec
 
-from hackamore.runtime.asgi import woken
-from hackamore.runtime.event_loops import Loop
+from hackamore.runtime.event_loops import Loop, woken
 from hackamore.runtime.flags import Flag
 
 if TYPE_CHECKING:

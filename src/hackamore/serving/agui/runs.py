@@ -17,8 +17,7 @@ import anyio.to_thread
 
 from hackamore.activity.replies import Results
 from hackamore.messages import ResultError
-from hackamore.runtime.asgi import woken
-from hackamore.runtime.event_loops import Loop
+from hackamore.runtime.event_loops import Loop, woken
 from hackamore.runtime.flags import Flag
 from hackamore.serving.agui.events import Event, Translator, usage_of
 from hackamore.serving.agui.failures import Failure, report

@@ -16,6 +16,7 @@ import msgspec
 from hackamore.approvals.page import Person
 from hackamore.errors import text_of
 from hackamore.runtime import asgi
+from hackamore.runtime.event_loops import woken
 from hackamore.runtime.pages import refusal
 from hackamore.serving import sse
 from hackamore.serving.agui.asking import Asked, prompt_of
@@ -272,7 +273,7 @@ class _App:
 
         async def write() -> None:
             nonlocal began
-            while not run.over and run.next <= 2 and await asgi.woken(run.changed, OPEN_SECONDS if run.begun else None):
+            while not run.over and run.next <= 2 and await woken(run.changed, OPEN_SECONDS if run.begun else None):
                 pass
             began = True
             if run.failure is not None:
@@ -282,7 +283,7 @@ class _App:
             while (chunk := run.take(reader)) or not run.over:
                 if chunk:
                     await part(chunk)
-                elif not await asgi.woken(run.changed, HEARTBEAT_SECONDS):
+                elif not await woken(run.changed, HEARTBEAT_SECONDS):
                     await part(sse.encode(comment=""))
             return await part(b"", more=False)
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from hackamore.errors import PolicyError
 from hackamore.policy.compiling import Compiled, Finding
+from hackamore.policy.paths import Machine
 from hackamore.policy.policy import CaseResult, Policy
 from hackamore.policy.replaying import Replayed
 from hackamore.policy.rules import Rule
@@ -24,6 +25,7 @@ __all__ = [
     "Compiled",
     "Decision",
     "Finding",
+    "Machine",
     "Part",
     "Policy",
     "PolicyError",

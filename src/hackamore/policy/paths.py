@@ -7,6 +7,7 @@ cover all that the subject may be; a rule that asks or denies matches if it cove
 from __future__ import annotations
 
 import os
+import posixpath
 import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -127,6 +128,35 @@ def target_of(
     return Target(tuple((*place, *below) for place in sorted(places)), pattern=bool(below)), ""
 
 
-def real_path(path: str) -> str:
-    """Return a path without symlinks and `..`; the part of the engine that reads the disk."""
-    return os.path.realpath(path)
+class Machine(NamedTuple):
+    """Another machine, whose paths a policy decides on. Its links cannot be followed from here: paths count as they are written.
+
+    Attributes:
+        name: the machine, for people.
+        home: the home folder over there, which `~` stands for.
+    """
+
+    name: str
+    home: str
+
+    def resolve(self, path: str) -> str:
+        """Return a path without `..`."""
+        return posixpath.normpath(path)
+
+    def expand(self, path: str) -> str:
+        """Return a path with `~` filled in; homes of other users stay."""
+        return self.home + path[1:] if path == "~" or path.startswith("~/") else path
+
+
+class Here:
+    """The machine of this process."""
+
+    name = ""
+
+    def resolve(self, path: str) -> str:
+        """Return a path without symlinks and `..`; the part of the engine that reads the disk."""
+        return os.path.realpath(path)
+
+    def expand(self, path: str) -> str:
+        """Return a path with `~` and `~user` filled in."""
+        return os.path.expanduser(path)

@@ -9,7 +9,7 @@ import msgspec
 
 from hackamore.checked.fields import brief, build, shown, suggestion
 from hackamore.errors import OptionsError, PolicyError, escape_terminal
-from hackamore.policy.paths import Target, components, is_domain, is_name, matches_target, real_path, target_of
+from hackamore.policy.paths import Here, Machine, Target, components, is_domain, is_name, matches_target, target_of
 from hackamore.policy.rules import READERS, WRITERS, Conditions, Rule, Surroundings, checked_roots
 from hackamore.policy.scripts import domain_of
 from hackamore.policy.uses import UNKNOWN, PathUse, ProgramUse
@@ -71,6 +71,7 @@ class Policy:
         roots: folders by name, for patterns such as `{repo}/**`.
         resolve: the function that returns a path without symlinks; `os.path.realpath` by default.
         file: the file that errors name.
+        machine: the machine that the CLI runs on, if it is another one: rules, roots and calls have paths of that one.
 
     Raises:
         PolicyError: a rule is wrong, or one of its examples does not hold.
@@ -83,11 +84,18 @@ class Policy:
     """
 
     def __init__(
-        self, rules: Iterable[Rule], *, roots: Roots | None = None, resolve: Resolver | None = None, file: str = ""
+        self,
+        rules: Iterable[Rule],
+        *,
+        roots: Roots | None = None,
+        resolve: Resolver | None = None,
+        file: str = "",
+        machine: Machine | None = None,
     ) -> None:
         self._rules: tuple[Rule, ...] = tuple(rules)
-        self._roots: dict[str, str] = checked_roots(roots)
-        self._resolve: Callable[[str], str] = resolve or real_path
+        self._machine: Machine | Here = machine or Here()
+        self._roots: dict[str, str] = checked_roots(roots, self._machine)
+        self._resolve: Callable[[str], str] = resolve or self._machine.resolve
         self._file: str = file
         self._conditions: list[Conditions] = []
         names: set[str] = set()
@@ -101,7 +109,7 @@ class Policy:
                 )
             names.add(name)
             try:
-                self._conditions.append(Conditions(rule, name, self._roots))
+                self._conditions.append(Conditions(rule, name, self._roots, self._machine.expand))
             except PolicyError as error:
                 raise PolicyError(error.problem, file=file, rule=name, field=error.field or "") from None
         for conditions in self._conditions:
@@ -113,13 +121,21 @@ class Policy:
     # -- making ----------------------------------------------------------------------------------------------------------
 
     @classmethod
-    def load(cls, path: Place, *, roots: Roots | None = None, resolve: Resolver | None = None) -> Policy:
+    def load(
+        cls,
+        path: Place,
+        *,
+        roots: Roots | None = None,
+        resolve: Resolver | None = None,
+        machine: Machine | None = None,
+    ) -> Policy:
         """Read a policy from a TOML file.
 
         Args:
             path: the file.
             roots: folders by name, for patterns such as `{repo}/**`.
             resolve: the function that returns a path without symlinks; `os.path.realpath` by default.
+            machine: the machine that the CLI runs on; None for this one.
 
         Returns:
             The policy; its examples hold.
@@ -128,10 +144,18 @@ class Policy:
             PolicyError: the file cannot be read, a rule is wrong, or one of its examples does not hold.
         """
         name = os.fspath(path)
-        return cls.parse(_text_of(name), roots=roots, resolve=resolve, file=name)
+        return cls.parse(_text_of(name), roots=roots, resolve=resolve, file=name, machine=machine)
 
     @classmethod
-    def parse(cls, text: str, *, roots: Roots | None = None, resolve: Resolver | None = None, file: str = "") -> Policy:
+    def parse(
+        cls,
+        text: str,
+        *,
+        roots: Roots | None = None,
+        resolve: Resolver | None = None,
+        file: str = "",
+        machine: Machine | None = None,
+    ) -> Policy:
         """Read a policy from the text of a TOML file.
 
         Args:
@@ -139,6 +163,7 @@ class Policy:
             roots: folders by name, for patterns such as `{repo}/**`.
             resolve: the function that returns a path without symlinks; `os.path.realpath` by default.
             file: the file that errors name.
+            machine: the machine that the CLI runs on; None for this one.
 
         Returns:
             The policy; its examples hold.
@@ -157,28 +182,32 @@ class Policy:
                 raise PolicyError(
                     problem, file=file, rule=name if isinstance(name, str) else f"rule {number}", field=inner.field
                 ) from None
-        return cls(rules, roots=roots, resolve=resolve, file=file)
+        return cls(rules, roots=roots, resolve=resolve, file=file, machine=machine)
 
     @classmethod
-    def read_only(cls) -> Policy:
+    def read_only(cls, *, machine: Machine | None = None) -> Policy:
         """Return the shipped policy for agents that only read.
+
+        Args:
+            machine: the machine that the CLI runs on; None for this one.
 
         Returns:
             The policy of `hackamore/policy/read_only.toml`, a file to copy.
         """
-        return cls.load(os.path.join(os.path.dirname(__file__), "read_only.toml"))
+        return cls.load(os.path.join(os.path.dirname(__file__), "read_only.toml"), machine=machine)
 
     @classmethod
-    def coding(cls, root: Place) -> Policy:
+    def coding(cls, root: Place, *, machine: Machine | None = None) -> Policy:
         """Return the shipped policy for agents that work in a folder.
 
         Args:
             root: the folder that the agent may change.
+            machine: the machine that the CLI runs on, and that `root` is a path of; None for this one.
 
         Returns:
             The policy of `hackamore/policy/coding.toml`, a file to copy.
         """
-        return cls.load(os.path.join(os.path.dirname(__file__), "coding.toml"), roots={"root": root})
+        return cls.load(os.path.join(os.path.dirname(__file__), "coding.toml"), roots={"root": root}, machine=machine)
 
     @property
     def rules(self) -> tuple[Rule, ...]:
@@ -189,6 +218,11 @@ class Policy:
     def roots(self) -> dict[str, str]:
         """The roots with their resolved paths."""
         return dict(self._roots)
+
+    @property
+    def machine(self) -> Machine | None:
+        """The machine that paths are of; None for this one."""
+        return self._machine if isinstance(self._machine, Machine) else None
 
     @property
     def file(self) -> str:
@@ -234,7 +268,11 @@ class Policy:
     def _decide(self, conditions: list[Conditions], call: _Call) -> Verdict:
         call = call._replace(rules=tuple(rule for rule in conditions if rule.holds(call.tool, call.surroundings)))
         parts, unclear = (self._decide_command if call.tool == "Bash" else self._decide_tool)(call)
-        return _verdict(parts, unclear, call.fallback)
+        verdict = _verdict(parts, unclear, call.fallback)
+        if not self._machine.name or call.tool not in (*READERS, *WRITERS, "Bash"):
+            return verdict
+        side = f"{verdict.reason} Paths are those of {self._machine.name}, whose links are not followed."
+        return msgspec.structs.replace(verdict, reason=side)
 
     def _decide_tool(self, call: _Call) -> tuple[list[Part], list[str]]:
         text, target, domain, unclear = call.tool, None, None, []
@@ -248,8 +286,10 @@ class Policy:
             else:
                 if pattern is not None and (pattern.startswith(("/", "~")) or ".." in components(pattern)):
                     unclear.append("the pattern of `Glob` leaves its folder")
+                if self._machine.name and path.startswith("~") and self._machine.expand(path) == path:
+                    unclear.append(f"the path of `{call.tool}` begins in the home of another user")
                 text = path
-                target, problem = target_of(os.path.expanduser(path), call.cwd, self._resolve)
+                target, problem = target_of(self._machine.expand(path), call.cwd, self._resolve)
                 unclear += [f"the path of `{call.tool}`: {problem}"] if problem else []
         elif call.tool == "WebFetch":
             text, domain = domain_of(call.input.get("url"))
@@ -268,7 +308,7 @@ class Policy:
     def _decide_command(self, call: _Call) -> tuple[list[Part], list[str]]:
         from hackamore.policy.shell import read_command
 
-        reading = read_command(call.input.get("command"), call.cwd, self._resolve)
+        reading = read_command(call.input.get("command"), call.cwd, self._resolve, self._machine.expand)
         unclear = list(reading.cannot_tell)
         if call.input.get("dangerouslyDisableSandbox"):
             unclear.append("the command leaves the sandbox")

@@ -10,8 +10,9 @@ from hackamore.errors import OptionsError, PolicyError
 from hackamore.policy.paths import components, is_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from hackamore.policy.paths import Here, Machine
     from hackamore.policy.verdict import Decision
 
 Names: TypeAlias = "str | Sequence[str]"
@@ -167,8 +168,11 @@ class Surroundings(NamedTuple):
 class Conditions:
     """A rule as the engine uses it: with its name, its roots filled in, and its patterns taken apart."""
 
-    def __init__(self, rule: Rule, name: str, roots: Mapping[str, str]) -> None:
+    def __init__(
+        self, rule: Rule, name: str, roots: Mapping[str, str], expand: Callable[[str], str] = os.path.expanduser
+    ) -> None:
         self.rule: Rule = rule
+        self._expand = expand
         self.name: str = name
         self.decision: Decision = rule.decision
         self.path: tuple[tuple[str, ...], ...] | None = self._patterns(rule.path, "path", roots)
@@ -197,7 +201,7 @@ class Conditions:
                         field=field,
                     )
                 text = roots[root] + rest
-            found.append(components(os.path.expanduser(text)))
+            found.append(components(self._expand(text)))
         return tuple(found)
 
     def allows(self) -> bool:
@@ -243,8 +247,8 @@ class Conditions:
         return value is (name == wanted)
 
 
-def checked_roots(roots: Mapping[str, Any] | None) -> dict[str, str]:
-    """Return the roots as absolute paths without symlinks.
+def checked_roots(roots: Mapping[str, Any] | None, machine: Machine | Here) -> dict[str, str]:
+    """Return the roots as absolute paths of a machine, without symlinks if it is this one.
 
     Raises:
         PolicyError: a root is not a path.
@@ -252,8 +256,10 @@ def checked_roots(roots: Mapping[str, Any] | None) -> dict[str, str]:
     found = {}
     for name, value in (roots or {}).items():
         try:
-            path = os.path.expanduser(os.fspath(value))
+            path = machine.expand(os.fspath(value))
         except TypeError:
             raise PolicyError(f"`roots[{name!r}]` must be a path, got {shown(value)}.", field="roots") from None
-        found[name] = os.path.realpath(path)
+        if machine.name and not path.startswith("/"):
+            raise PolicyError(f"`roots[{name!r}]` must be an absolute path of {machine.name}.", field="roots")
+        found[name] = machine.resolve(path)
     return found

@@ -72,10 +72,10 @@ def _grammar() -> _Grammar:
     )
 
 
-def read_command(command: Any, cwd: str, resolve: Callable[[str], str]) -> Reading:
+def read_command(command: Any, cwd: str, resolve: Callable[[str], str], expand: Callable[[str], str]) -> Reading:
     """Return the parts of a command that starts in `cwd`. Without `hackamore[policy]` a `PolicyError` is raised."""
     grammar = _grammar()
-    reader = _Reader(grammar, resolve)
+    reader = _Reader(grammar, resolve, expand)
     try:
         reader.script(command, cwd, 0)
     except RecursionError:
@@ -95,8 +95,9 @@ def _leaves(node: Any) -> Iterator[Any]:
 
 
 class _Reader:
-    def __init__(self, grammar: _Grammar, resolve: Callable[[str], str]) -> None:
+    def __init__(self, grammar: _Grammar, resolve: Callable[[str], str], expand: Callable[[str], str]) -> None:
         self._grammar = grammar
+        self._expand = expand
         self.resolve = resolve
         self.uses: list[ProgramUse | PathUse | str] = []
         self.unclear: list[str] = []
@@ -384,7 +385,7 @@ class _Reader:
             raise _UnclearError(f"`{_short(node)}`")
         text = re.sub(r"\\(.)", lambda found: "" if found[1] == "\n" else found[1], raw, flags=re.DOTALL)
         if raw.startswith("~"):
-            text = os.path.expanduser(text)
+            text = self._expand(text)
             if text.startswith("~"):
                 return Word("", literal=False)
         return Word(text, wild=bool(set(bare) & set("*?[")), splits=bool(re.search(r"\{.*(,|\.\.)", bare)))
@@ -440,7 +441,7 @@ class _Reader:
             )
         ):
             raise _UnclearError(f"`{_short(node)}`")
-        home = os.path.expanduser("~")
+        home = self._expand("~")
         if names[0] == "HOME" and re.fullmatch(r"/[\w/.-]*", home):
             return Word(home)
         return Word("", literal=False, splits=True)

@@ -148,7 +148,11 @@ class _Plain:
             else:
                 query.expire(time.monotonic(), transport.stderr_tail)
             return
-        data = await receive(transport, seconds)
+        try:
+            data = await receive(transport, seconds)
+        except HackamoreError as error:
+            query.lost(error)
+            return
         now = time.monotonic()
         if data:
             query.receive_data(data, now)

@@ -144,6 +144,11 @@ class PlainQuery:
         self.connection.process_exited(exit_code, stderr_tail)
         self._pump()
 
+    def lost(self, error: HackamoreError) -> None:
+        """Apply an error of the transport: the connection is lost."""
+        self.connection.fail(error)
+        self._pump()
+
     def wait_seconds(self, now: float) -> float | None:
         """Return how long the shell may wait for the next bytes or for the exit; None without limit."""
         return None if self.core.over else self._deadlines.wait_seconds(now)

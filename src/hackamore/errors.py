@@ -35,6 +35,7 @@ __all__ = [
     "InitializationTimeoutError",
     "JournalError",
     "LineTooLongError",
+    "LinkLostError",
     "NotSupportedError",
     "OptionsError",
     "PartialResult",
@@ -46,6 +47,7 @@ __all__ = [
     "ProcessError",
     "PromptIterableError",
     "RegistryError",
+    "RemoteStartError",
     "SessionClosedError",
     "SessionExistsError",
     "SessionInUseError",
@@ -552,6 +554,33 @@ class SpawnError(StartError):
         )
 
 
+class RemoteStartError(StartError):
+    """The CLI on another machine could not be started: the link, the machine or its CLI are not as they have to be.
+
+    Attributes:
+        place: the machine, the container or the command, for people.
+        code: the kind of the problem, as `CheckReport` has it, such as `key-refused`.
+        problem: the problem, in one sentence.
+        fix: the way out, in one sentence.
+        stderr: the end of stderr, that of the link and of the far side, without secrets.
+        retryable: True if the machine could not be reached, or did not answer in time.
+    """
+
+    def __init__(self, place: str, code: str, problem: str, fix: str, *, stderr: str = "") -> None:
+        self.place = place
+        self.code = code
+        self.problem = problem
+        self.fix = fix
+        self.stderr = stderr
+        self.retryable: bool = code in ("unreachable", "timeout")
+        text = (
+            f"No Claude Code CLI was started on {escape_terminal(place, 200)}: {escape_terminal(problem, 1_000)} {fix}"
+        )
+        if stderr.strip():
+            text += "\nstderr: " + escape_terminal(stderr.strip()[-2_000:], 2_000)
+        super().__init__(text)
+
+
 class InitializationTimeoutError(StartError):
     """The CLI was started and did not answer `initialize` in time.
 
@@ -665,6 +694,28 @@ class ProcessError(StreamError):
             text += "\nstderr: " + escape_terminal(diagnostic.stderr_tail.strip())
         if diagnostic.last_non_json_line:
             text += "\nlast line on stdout: " + escape_terminal(diagnostic.last_non_json_line, 500)
+        super().__init__(text)
+
+
+class LinkLostError(StreamError):
+    """The link to another machine ended before its CLI did. The CLI over there ends with it; `Options(resume=...)` continues.
+
+    Attributes:
+        place: the machine, the container or the command, for people.
+        silent: for so many seconds nothing came before Hackamore ended the link; None if it broke by itself.
+        stderr: the end of stderr, that of the link and of the far side, without secrets.
+    """
+
+    retryable: bool = True
+
+    def __init__(self, place: str, *, silent: float | None = None, stderr: str = "") -> None:
+        self.place = place
+        self.silent = silent
+        self.stderr = stderr
+        how = "broke" if silent is None else f"was silent for {silent:g} s, and was ended"
+        text = f"The link to {escape_terminal(place, 200)} {how}. The CLI over there ends as well; resume the session to continue."
+        if stderr.strip():
+            text += "\nstderr: " + escape_terminal(stderr.strip()[-2_000:], 2_000)
         super().__init__(text)
 
 

@@ -97,6 +97,7 @@ class SessionRunner(Generic[A]):
         core = weakref.ref(self.core)
         guarded = with_guards(self.core.options, _reporter(weakref.ref(self.seam), core), _ids_of(core))
         self._child: ChildProcess | None = None
+        self._carries: Callable[[object], str] | None = getattr(transport, "conversation_folder", None)
         self.transport, self._own_transport = open_async(transport, lambda: self._make_child(guarded), guarded)
         if self.core.storing is not None and self.core.options.session_store is not None:
             store = self.core.options.session_store
@@ -179,15 +180,17 @@ class SessionRunner(Generic[A]):
         """Return the options for the launch: those of a private folder if a session is resumed from a store."""
         core = self.core
         options = core.options
-        if not self._own_transport or core.storing is None:  # a custom one has files of its own
-            return options
+        if core.storing is None or not (self._own_transport or self._carries is not None):
+            return options  # a custom transport has files of its own
         from hackamore._engine.storing.resume import resume_steps, wants_store
 
         if not wants_store(options):
             return options
         if self._private is None:
             try:
-                self._private = await drive(resume_steps(options, make_folder, remove_folder), options, options.resume)
+                far = None if self._carries is None else self._carries(options.cwd)
+                steps = resume_steps(options, make_folder, remove_folder, far=far)
+                self._private = await drive(steps, options, options.resume)
             except OSError as error:
                 raise StoreError("load", f"the private folder cannot be written: {error}", options.resume) from error
         if self._private is None:

@@ -1,10 +1,14 @@
-"""`hackamore doctor` and `hackamore version`: the installation, the login, the command line. They use no network and read no secret."""
+"""`hackamore doctor` and `hackamore version`: the installation, the login, the command line; or another machine.
+
+They use no network but for another machine, and read no secret.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import platform
+import re
 import secrets
 import sys
 from importlib import metadata
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
     from hackamore import FoundCLI
     from hackamore.cli.terminal import Terminal
     from hackamore.transports.base import LaunchPlan
+    from hackamore.transports.remote import Place
 
 _EXTRAS = {
     "acp": ("agent-client-protocol",),
@@ -54,6 +59,8 @@ _EXTRAS = {
 _NARROW = 60
 _LEFT = 17
 _MOST_SETTINGS = 16 * 1024 * 1024
+_SSH_URL = re.compile(r"ssh://(?!-)((?:[^@/:\s]+@)?(?:\[[^\]/]+\]|[^@/:\[\]\s]+))(?::([0-9]+))?(?:/(~.*)|(/.+)|/)?")
+_CONTAINER_URL = re.compile(r"(docker|nerdctl|podman)(\+exec)?://([^-\s]\S*)")
 _CORE = ("msgspec", "anyio")
 _LOGIN_VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
 _PROVIDERS = ("CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY", "ANTHROPIC_BASE_URL")
@@ -85,6 +92,7 @@ class _Report:
             "cli": None,
             "launch": None,
             "login": None,
+            "over": None,
         }
 
     def problem(self, what: str, to_do: str, exit_code: int) -> None:
@@ -100,7 +108,8 @@ class _Report:
 def doctor(given: Mapping[str, Any], terminal: Terminal) -> int:
     """Check the installation, show the report, return the exit code."""
     report = _Report()
-    _examine(given, report)
+    with terminal.spinning("Looking"):
+        _examine(given, report, terminal)
     if given.get("as_json"):
         terminal.json({"ok": not report.problems, **report.facts, "problems": report.problems, "hints": report.hints})
     else:
@@ -135,9 +144,12 @@ def _version_of(found: FoundCLI) -> str | None:
 # -- finding out -------------------------------------------------------------------------------------------------------
 
 
-def _examine(given: Mapping[str, Any], report: _Report) -> None:
+def _examine(given: Mapping[str, Any], report: _Report, terminal: Terminal) -> None:
     try:
         options = build_options(given, partial=False)
+        if (url := given.get("over")) is not None:
+            _look_over(url, options, report, terminal)
+            return
     except OptionsError as error:
         report.problem(str(error), "Fix this option, then run `hackamore doctor` again.", USAGE)
         return
@@ -148,6 +160,34 @@ def _examine(given: Mapping[str, Any], report: _Report) -> None:
     if plan is not None:
         _look_for_login(plan.environment, found, report)
         _look_for_traps(options, plan, report)
+
+
+def _look_over(url: str, options: Options, report: _Report, terminal: Terminal) -> None:
+    if options.cli_path == os.environ.get("HACKAMORE_CLI_PATH"):  # a path of this machine
+        options = options.replace(cli_path=None)
+    checked = place_of(url).check_sync(options, on_step=terminal.working)
+    report.facts["over"] = {"place": checked.place, **checked.facts}
+    for code, level, text, fix in checked.findings:
+        if level == "error":
+            report.problem(f"{code}: {text}", fix, FAILED if code == "no-login" else NOT_STARTED)
+        else:
+            report.hint(f"{code}: {text}", fix)
+
+
+def place_of(url: str) -> Place:
+    """Return the machine of a URL; raise OptionsError for another text."""
+    from hackamore.transports.remote import SSH, Container
+
+    if found := _SSH_URL.fullmatch(url):
+        host, port, below_home, folder = found.groups()
+        arguments = ["-p", port] if port else []
+        return SSH(re.sub(r"[\[\]]", "", host), cwd=below_home or folder, arguments=arguments)
+    if found := _CONTAINER_URL.fullmatch(url):
+        runtime, attach, name = found.groups()
+        return Container(attach=name, runtime=runtime) if attach else Container(name, runtime=runtime)
+    raise OptionsError(
+        f"--over {escape_terminal(url, 200)!r} is not ssh://[USER@]HOST[:PORT][/FOLDER], RUNTIME://IMAGE or RUNTIME+exec://CONTAINER."
+    )
 
 
 def _find(options: Options, report: _Report) -> FoundCLI | None:
@@ -307,6 +347,12 @@ class _Page:
                 f"not installed: pip install 'hackamore[{extra}]'" if missing else _packages(packages),
                 "dim" if missing else "",
             )
+        if facts["over"] is not None:
+            self._head("Other machine")
+            for name, value in facts["over"].items():
+                self._row(name.replace("_", " "), f"{value:.3f} s" if isinstance(value, float) else value)
+            self._findings(report)
+            return
         self._head("Claude Code CLI")
         cli = facts["cli"]
         if cli is None:

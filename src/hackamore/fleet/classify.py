@@ -9,6 +9,8 @@ from hackamore.errors import (
     BudgetExceededError,
     CLINotFoundError,
     HackamoreError,
+    LinkLostError,
+    RemoteStartError,
     StreamError,
     TurnTimeoutError,
     UnknownVersionError,
@@ -51,6 +53,10 @@ def cause_of(error: BaseException) -> Cause:
             return Cause.CLI
         case ApprovalError():  # its database is busy, or cannot be reached
             return Cause.OVERLOADED
+        case LinkLostError():
+            return Cause.LOST
+        case RemoteStartError() if not error.retryable:
+            return Cause.CLI
         case StreamError():
             return Cause.CRASH
         case HackamoreError():

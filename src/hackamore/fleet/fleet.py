@@ -166,7 +166,7 @@ class Fleet(Executor):
         traces: the folder for a trace of each attempt; None for no traces.
         verify_timeout: seconds that a command which checks an answer may take.
         executor: where attempts run: any `concurrent.futures.Executor`, such as that of Dask; None for threads of this process.
-        transport: connects to the CLI, for tests; None for child processes.
+        transport: where the CLIs run: a place of `hackamore.transports.remote`, or `Machines` for several; None for child processes.
         prices: prices by model, as for `Budget`, for attempts that were killed before they could say what they cost.
 
     Raises:

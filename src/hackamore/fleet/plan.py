@@ -107,6 +107,16 @@ class FleetPlan:
                 "machines share under the same path.",
                 field="workspace",
             )
+        shares = getattr(self.transport, "shares", None)  # of `hackamore.transports.remote`
+        if workspace is None or shares is None:
+            return
+        folder = getattr(workspace, "to", None) or getattr(workspace, "path", None) or self.folder
+        if folder is None or not shares(folder):
+            raise OptionsError(
+                f"{name}: its folders are on this machine, and the CLI runs on another one. Leave it out and name a folder over there for "
+                "each task (`Task(..., options={'cwd': ...})`), or share the folder: `mounts=` of a Container, `paths=` of SSH.",
+                field="workspace",
+            )
 
     # -- one task ------------------------------------------------------------------------------------------------------
 

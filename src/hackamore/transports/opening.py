@@ -41,6 +41,14 @@ class ChildWrapper(TransportSource, Protocol):
         """Return the transport to use for this one."""
 
 
+@runtime_checkable
+class ConfigurableSource(TransportSource, Protocol):
+    """A transport source that starts something by itself, and takes graces, limits and `stderr` from the options."""
+
+    def configured(self, options: Options) -> TransportSource:
+        """Return the source for these options."""
+
+
 class Recorder(Protocol):
     """Stands between a shell and its transport."""
 
@@ -132,6 +140,7 @@ def _open(given: object, make_child: Callable[[], Any], options: Options, *, blo
         local, wrap = True, source.around_sync if blocking else source.around_async
         make = lambda: wrap(make_child())  # noqa: E731
     elif isinstance(source, TransportSource):
+        source = source.configured(options) if isinstance(source, ConfigurableSource) else source
         make = source.for_sync if blocking else source.for_async
     elif source is not None:
         check_shape(source, blocking=blocking)

@@ -67,6 +67,8 @@ class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
         program_length: how many arguments the program itself takes: 1, or more for a script with its runtime.
         own_variables: names of the variables that `Options.env` sets; recordings mask their values.
         private_folder: a folder to remove once the process has ended, or could not be started.
+        inherited: names of variables that are only there because this process has them: of no use on another machine.
+        inherit_env: which variables of its machine the CLI gets, as in `Options`.
     """
 
     argv: tuple[str, ...]
@@ -80,6 +82,8 @@ class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
     program_length: int = 1
     own_variables: tuple[str, ...] = ()
     private_folder: str | None = None
+    inherited: tuple[str, ...] = ()
+    inherit_env: bool | tuple[str, ...] = True
 
     @property
     def version_argv(self) -> tuple[str, ...]:
@@ -173,7 +177,7 @@ def build_plan(
         )
         raise wrong("cwd", f"{problem}: {escape_terminal(cwd, 500)}{relative}. Create the folder or correct the path.")
     environment = build_environment(options, base_environment, child_id)
-    owned = _program(options, cli_path, environment)
+    owned = _program(options, cli_path, environment, local=local)
     program_length = len(owned)
     if not session:
         owned.append(("", "--print"))
@@ -204,14 +208,16 @@ def build_plan(
         owners=tuple(owner for owner, _ in owned),
         program_length=program_length,
         own_variables=tuple(name for name, value in options.env.items() if value is not None),
+        inherited=() if local else tuple(environment.keys() - build_environment(options, {}, child_id).keys()),
+        inherit_env=options.inherit_env if isinstance(options.inherit_env, bool) else tuple(options.inherit_env),
     )
 
 
-def _program(options: Options, cli_path: str, environment: Mapping[str, str]) -> list[tuple[str, str]]:
+def _program(options: Options, cli_path: str, environment: Mapping[str, str], *, local: bool) -> list[tuple[str, str]]:
     if not cli_path.endswith(SCRIPT_SUFFIXES):
         return [("cli_path", cli_path)]
     wanted = options.executable or "node"
-    runtime = wanted if os.path.isabs(wanted) else find_program(wanted, environment)
+    runtime = wanted if os.path.isabs(wanted) or not local else find_program(wanted, environment)
     if runtime is None:
         raise OptionsError(
             f"The CLI is a script and PATH has no {wanted!r} to run it; set `executable`.", field="executable"

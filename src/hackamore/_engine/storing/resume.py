@@ -66,10 +66,12 @@ class Private(NamedTuple):
     session_id: str
     project_key: str
     warnings: tuple[StreamWarning, ...] = ()
+    carried: bool = False
+    """True if it is sent to another machine: the configuration there is used."""
 
     def options(self, options: Options) -> Options:
         """Return the options with which the CLI resumes the session from the folder."""
-        environment = {**options.env, "CLAUDE_CONFIG_DIR": self.folder}
+        environment = options.env if self.carried else {**options.env, "CLAUDE_CONFIG_DIR": self.folder}
         return options.replace(resume=self.session_id, continue_conversation=False, env=environment)
 
 
@@ -82,16 +84,21 @@ def wants_store(options: Options) -> bool:
 
 
 def resume_steps(
-    options: Options, make_folder: Callable[[], str], remove_folder: Callable[[str], None]
+    options: Options,
+    make_folder: Callable[[], str],
+    remove_folder: Callable[[str], None],
+    *,
+    far: str | None = None,
 ) -> Generator[Step, Any, Private | None]:
     """Yield the calls that a resume takes; the result of each is sent back. Return the private folder; None without such a session.
 
     Args:
+        far: the working directory on another machine, to which the folder is sent; then neither disk nor configuration of this one count.
         make_folder: makes an empty folder that only this user can read.
         remove_folder: removes it if a call fails, or the caller does not continue.
     """
     store: Any = options.session_store
-    here = project_key(options.cwd)
+    here = project_key(options.cwd if far is None else far)
     session_id = options.resume
     if session_id is None:
         listed = yield Step(store.list_sessions, (here,), "list_sessions")
@@ -100,7 +107,7 @@ def resume_steps(
             return None
     warnings: list[StreamWarning] = []
     key, parts = yield from load_steps(store, here, session_id, warnings)
-    disk = yield Step(_read_disk, (options, session_id))
+    disk = {} if far is not None else (yield Step(_read_disk, (options, session_id)))
     for subpath in sorted({*parts, *disk}):
         ours = parts.get(subpath, [])
         missing, diverged = missing_entries(ours, disk.get(subpath, ()))
@@ -114,11 +121,14 @@ def resume_steps(
         return None
     folder = make_folder()
     try:
-        yield Step(materialise, (folder, options, here, session_id, parts))
+        if far is not None:
+            yield Step(write_parts, (folder, here, session_id, parts))
+        else:
+            yield Step(materialise, (folder, options, here, session_id, parts))
     except BaseException:  # the folder may have credentials in it
         remove_folder(folder)
         raise
-    return Private(folder, session_id, key["project_key"], tuple(warnings))
+    return Private(folder, session_id, key["project_key"], tuple(warnings), carried=far is not None)
 
 
 def load_steps(

@@ -97,6 +97,8 @@ class Wire:
         until = time.monotonic() + seconds
         while not end(bytes(read[-64:])):
             data = await self.receive(max(0.0, until - time.monotonic()))
+            if data is None and time.monotonic() < until:
+                continue  # a blocking transport may report so that its input broke
             if data is None:
                 raise Failed(f"after {len(read)} bytes nothing more came for {seconds:g} s, and no end of the output")
             if not isinstance(data, bytes):

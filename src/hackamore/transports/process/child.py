@@ -18,7 +18,7 @@ import subprocess
 import threading
 import time
 import weakref
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hackamore.errors import SpawnError
 from hackamore.runtime.log import logger
@@ -323,6 +323,11 @@ class Child:
     def input_broken(self) -> bool:
         """True once the process is known not to read any more."""
         return self._stdin is not None and self._stdin.state is Input.BROKEN
+
+    @property
+    def input_waits(self) -> bool:
+        """True if a part of what was queued could not be written."""
+        return self._stdin is not None and bool(self._stdin.queued)
 
     def take(self, size: int = READ_BYTES) -> bytes | None:
         """Return bytes of stdout, b"" at their end, None if the caller has to wait."""
@@ -643,11 +648,14 @@ class ChildProcess:
         """The last part of stderr."""
         return self._child.stderr_tail if self._child is not None else b""
 
+    def _make_child(self, plan: LaunchPlan, **settings: Any) -> Child:
+        return Child(plan, **settings)
+
     def _spawn(self, plan: LaunchPlan, *, unless_stopped: bool = False) -> None:
         with self._gate:
             if unless_stopped and self._stopped_early:
                 return
-            child = self._child = Child(
+            child = self._child = self._make_child(
                 plan,
                 stop_grace=self._stop_grace,
                 kill_grace=self._kill_grace,

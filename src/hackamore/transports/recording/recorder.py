@@ -549,9 +549,13 @@ class _Recorded(Generic[T]):
     @contextmanager
     def _starting(self, plan: LaunchPlan) -> Iterator[None]:
         if not self._made:  # a start that was cancelled is continued
-            self._record = self._begin(plan)
+            there = getattr(
+                self._inner, "far_plan", None
+            )  # another machine gets variables that the options do not name
+            seen = plan if there is None else there(plan)
+            self._record = self._begin(seen)
             self._made = True
-            self._record.begin(plan)
+            self._record.begin(seen)
         try:
             yield
         except (HackamoreError, OSError) as error:

@@ -62,6 +62,10 @@ STORMS = {
             "real_cli/test_abandonment.py",
         ),
     ),
+    "links": (
+        "links to other machines are cut while the CLI works there",
+        ("transports/remote/test_cut_links.py", "transports/remote/test_fleet.py"),
+    ),
     "sessions": (
         "sessions start, end and lose bytes at random moments",
         ("session/test_random_stops.py", "testing/faults/test_random.py", "protocol/test_connection_random.py"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import tomllib
 from pathlib import Path
@@ -13,7 +14,11 @@ from typing import Any
 import pytest
 
 from hackamore import __version__
+from hackamore.cli.doctor import place_of
+from hackamore.testing import ScriptedModel
 from tests.cli.command import Command
+from tests.contract import shows
+from tests.support.machines import Sshd
 from tests.support.patience import patience
 
 SECRET = "sk-ant-very-secret"
@@ -217,3 +222,60 @@ def test_the_folder_was_deleted(hackamore: Command, tmp_path: Path) -> None:
 def test_conflicting_options_are_a_hint(hackamore: Command) -> None:
     found = report(hackamore, "--resume", "r", "--continue", env={"ANTHROPIC_API_KEY": "1"})
     assert "OPTION_CONFLICT" in found["hints"][0]["hint"]
+
+
+@shows("remote.doctor")
+@pytest.mark.real_cli
+def test_another_machine(hackamore: Command, claude_path: str, tmp_path: Path) -> None:
+    with ScriptedModel() as model, Sshd(claude=claude_path, shell="fish") as far:
+        # A URL cannot name a configuration, and `ssh` takes the home from the system.
+        ssh = tmp_path / "bin" / "ssh"
+        ssh.parent.mkdir()
+        ssh.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} {shlex.join(far.ssh_arguments)} "$@"\n')
+        ssh.chmod(0o755)
+        hackamore.environment["PATH"] = f"{ssh.parent}:{hackamore.environment['PATH']}"
+        hackamore.environment["HACKAMORE_CLI_PATH"], hackamore.cli_path = hackamore.cli_path, ""
+        where = ("--over", f"ssh://{far.host}{far.work}")
+        given = (*where, "--option", f"env={json.dumps(model.env)}")
+        found = report(hackamore, *given)
+        assert found["cli"] is None
+        assert found["problems"] == []
+        assert [hint["hint"].partition(":")[0] for hint in found["hints"]] == ["other-shell"]
+        assert found["over"]["place"] == "ssh://far"
+        assert found["over"]["folder"] == str(far.work)
+        ran = hackamore("doctor", *given)
+        assert ran.text.endswith("✓ Ready, with hints.\n")
+        assert "Other machine\n  place          ssh://far\n" in ran.text
+        assert "Command line" not in ran.text
+        assert "Ready, with hints." in hackamore.on_terminal("doctor", *given).text
+        assert model.requests == ()
+        (problem,) = report(hackamore, *where, code=1)["problems"]
+        assert problem["problem"] == "no-login: its CLI has no login."
+        (problem,) = report(hackamore, "--over", f"ssh://{far.host}/missing", code=3)["problems"]
+        assert "the folder /missing does not exist over there" in problem["problem"]
+
+
+@pytest.mark.parametrize(
+    ("url", "argv", "folder"),
+    [
+        ("ssh://build1", ["ssh", "--", "build1"], None),
+        ("ssh://me@Build1:2222/", ["ssh", "-p", "2222", "--", "me@Build1"], None),
+        ("ssh://[::1]/srv/a b", ["ssh", "--", "::1"], "/srv/a b"),
+        ("ssh://build1/~/repo", ["ssh", "--", "build1"], "~/repo"),
+        ("podman://localhost/img:1", ["podman", "run", "localhost/img:1"], None),
+        ("docker+exec://box", ["docker", "exec", "box"], None),
+    ],
+)
+def test_urls_of_machines(url: str, argv: list[str], folder: str | None) -> None:
+    place = place_of(url)
+    line = list(place.link_argv("-"))
+    assert [part for part in line if part in argv] == argv
+    assert place.folder(None) == folder
+
+
+@pytest.mark.parametrize(
+    "url", ["build1", "ssh://", "ssh://-oProxyCommand=x", "ssh://me:pw@h", "ssh://h:x", "lxc://box", "podman://-v"]
+)
+def test_urls_that_are_none(hackamore: Command, url: str) -> None:
+    (problem,) = report(hackamore, "--over", url, code=2)["problems"]
+    assert "is not ssh://[USER@]HOST" in problem["problem"]

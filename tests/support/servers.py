@@ -36,7 +36,9 @@ def find(name: str, *folders: str) -> str:
     path = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", *folders))
     found = shutil.which(name, path=path)
     if found is None:
-        raise Missing(f"{name} is not on this machine (Debian: apt install redis-server postgresql)")
+        raise Missing(
+            f"{name} is not on this machine (Debian: apt install redis-server postgresql openssh-server busybox)"
+        )
     return found
 
 

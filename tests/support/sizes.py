@@ -29,6 +29,7 @@ SIZES = {
     "kills of a cluster": Size(8, 60, 120),
     "kills of agents": Size(4, 8, 40),
     "kills of approvals": Size(8, 150, 600),
+    "kills of links": Size(12, 12, 300),
     "interleavings of objects": Size(8, 250, 1000),
     "interleavings of approvals": Size(3, 40, 200),
     "deletions of databases": Size(60, 300, 1000),

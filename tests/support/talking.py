@@ -23,6 +23,10 @@ def make(shell: Shell, options: Options) -> Any:
     return SyncSession(options) if shell.blocking else AsyncSession(options)
 
 
+def make_over(shell: Shell, options: Options, transport: Any) -> Any:
+    return (SyncSession if shell.blocking else AsyncSession)(options, transport=transport)
+
+
 async def got(value: Any) -> Any:
     return await value if inspect.isawaitable(value) else value
 

@@ -76,6 +76,8 @@ SLOW = (
     "approvals/test_kills", "approvals/test_command", "approvals/test_page_browser", "approvals/test_page_mounted",
     "approvals/test_recipes", "approvals/test_waiting.py::test_a_thousand", "approvals/test_waiting.py::test_a_stopped",
     "approvals/test_notify", "cli/test_approvals_serve",
+    "transports/remote/test_conformance", "transports/remote/test_cut_links", "transports/remote/test_fleet",
+    "transports/remote/test_volume",
     "transcripts/stores/test_model", "session/test_life.py::test_a_cli_that_closes", "queries/test_one_shot.py::test_a_process_that_closes",
 )  # fmt: skip
 

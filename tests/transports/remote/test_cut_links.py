@@ -1,0 +1,213 @@
+"""Links that are cut at random moments, with a Bash call running over there: a typed error, nothing left, and the session continues.
+
+`HACKAMORE_TEST_KILLS=300 HACKAMORE_TEST_SEED=1 python -m pytest -s tests/transports/remote/test_cut_links.py` cuts more.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+import anyio
+import anyio.to_thread
+import pytest
+
+import hackamore
+from hackamore import LinkLostError, Options, sync
+from hackamore.testing import Repeat, Reply, ScriptedModel, ToolCall
+from hackamore.transports.process.processes import descendants
+from hackamore.transports.remote import SSH
+from tests.contract import shows
+from tests.support.leaks import command_line, parent
+from tests.support.machines import Sshd, eventually
+from tests.support.patience import patience
+from tests.support.seeds import seeded
+from tests.support.sizes import STORM, size
+
+if TYPE_CHECKING:
+    from hackamore.testing.model.requests import ModelRequest
+
+CUTS = size("kills of links")
+AT_THE_SAME_TIME = 2
+HEARTBEAT = 2.0
+
+
+class Link(NamedTuple):
+    """The processes of a link to a machine: `ssh` here, the one of sshd that talks to it, the supervisor."""
+
+    far: Sshd
+    ssh: int
+    sshd: int
+    supervisor: int
+
+
+def link_to(far: Sshd) -> Link:
+    near = next(pid for pid, _ in descendants(os.getpid()) if f"-F {far.near}/config" in command_line(pid))
+    ours = set(far.connections())
+    supervisor = next(pid for pid in far.children() if parent(pid) in ours)
+    return Link(far, near, parent(supervisor), supervisor)
+
+
+def signals(part: str, number: int) -> Callable[[Link], None]:
+    return lambda link: os.kill(getattr(link, part), number)
+
+
+def drop(link: Link, action: str = "-A") -> None:
+    """Lose all packets of a machine."""
+    for side in ("--dport", "--sport"):
+        rule = [action, "INPUT", "-i", "lo", "-p", "tcp", side, str(link.far.port), "-j", "DROP"]
+        subprocess.run(["iptables", "-w", *rule], check=True, timeout=60)
+
+
+class Cut(NamedTuple):
+    """A way to cut a link.
+
+    Attributes:
+        do: does it.
+        silent: True if both sides have to find out by silence.
+    """
+
+    do: Callable[[Link], None]
+    silent: bool = False
+
+
+WAYS = {
+    "ssh killed": Cut(signals("ssh", signal.SIGKILL)),
+    "sshd killed": Cut(signals("sshd", signal.SIGKILL)),
+    "supervisor killed": Cut(signals("supervisor", signal.SIGKILL)),
+    "ssh stopped": Cut(signals("ssh", signal.SIGSTOP), silent=True),
+    "sshd stopped": Cut(signals("sshd", signal.SIGSTOP), silent=True),
+    "packets lost": Cut(drop, silent=True),
+}
+
+
+def allowed() -> list[str]:
+    """Return the ways that this machine allows."""
+    ways = list(WAYS)
+    if os.geteuid() != 0 or shutil.which("iptables") is None:
+        ways.remove("packets lost")
+    return ways
+
+
+class Took(NamedTuple):
+    """Seconds from the cut to the error, and until nothing ran over there."""
+
+    way: str
+    error: float
+    empty: float
+
+
+def answer(request: ModelRequest) -> Reply:
+    """Work until the link is cut; afterwards, say what is known of the time before."""
+    history = str(request.body["messages"])
+    if "Go on." not in history:
+        return Reply(
+            "I work.", ToolCall("Bash", {"command": "touch $HOME/on; sleep 1000 & setsid sleep 1000 & sleep 1001"})
+        )
+    return Reply(f"Continued: {'Begin.' in history} {'I work.' in history}")
+
+
+async def lose(session: hackamore.Session, cut: Callable[[], None], far: Sshd) -> float:
+    """Cut the link of a session in its turn; return when the error came."""
+    turn = await session.send("Begin.")
+    assert await anyio.to_thread.run_sync(eventually, (far.home / "on").exists, 60)
+    async with anyio.create_task_group() as group:
+        group.start_soon(anyio.to_thread.run_sync, cut)
+        with pytest.raises(LinkLostError) as caught:
+            await turn.result(timeout=patience(60))
+    return came(caught.value)
+
+
+def lose_blocking(session: sync.Session, cut: Callable[[], None], far: Sshd) -> float:
+    turn = session.send("Begin.")
+    assert eventually((far.home / "on").exists, 60)
+    with ThreadPoolExecutor(1) as other:
+        done = other.submit(cut)
+        with pytest.raises(LinkLostError) as caught:
+            turn.result(timeout=patience(60))
+        done.result()
+    return came(caught.value)
+
+
+def came(error: LinkLostError) -> float:
+    now = time.monotonic()
+    assert error.retryable
+    assert error.partial is not None
+    return now
+
+
+def one_cut(number: int, far: Sshd, model: ScriptedModel) -> Took:
+    choice = random.Random(seeded(number))
+    name = allowed()[number % len(allowed())]
+    backend = choice.choice(["asyncio", "trio", "threads"])
+    identity = str(uuid.UUID(int=choice.getrandbits(128), version=4))
+    place = SSH(far.host, arguments=far.ssh_arguments, cwd=str(far.work), heartbeat=HEARTBEAT)
+    options = Options(env=model.env, allowed_tools=["Bash"], session_id=identity)
+    (far.home / "on").unlink(missing_ok=True)
+    cut_at: list[float] = []
+    links: list[Link] = []
+
+    def cut() -> None:
+        links.append(link_to(far))
+        time.sleep(choice.uniform(0, 1.5))  # a random moment
+        cut_at.append(time.monotonic())
+        WAYS[name].do(links[0])
+
+    async def scenario() -> float:
+        async with hackamore.Session(options, transport=place) as session:
+            return await lose(session, cut, far)
+
+    try:
+        if backend == "threads":
+            with sync.Session(options, transport=place) as session:
+                came_at = lose_blocking(session, cut, far)
+        else:
+            came_at = anyio.run(scenario, backend=backend)
+        gone = eventually(lambda: not far.children(), 60)
+        empty = time.monotonic() - cut_at[0]
+        assert gone, (name, far.lines())
+        assert far.files() == [], name
+    finally:
+        for link in links:
+            if name == "packets lost":
+                drop(link, "-D")
+            with suppress(ProcessLookupError):
+                os.kill(link.sshd, signal.SIGKILL)  # stopped, or waits for packets
+    again = sync.run("Go on.", options.replace(session_id=None, resume=identity), transport=place)
+    assert again.text == "Continued: True True", (name, again.text)
+    took = Took(name, came_at - cut_at[0], empty)
+    silence = HEARTBEAT if WAYS[name].silent else 0.0
+    assert took.error < (silence + 2 if silence else 5) + patience(1) - 1, took
+    assert took.empty < silence + patience(5), took
+    return took
+
+
+@shows("remote.lost")
+@pytest.mark.timeout(120 + 10 * CUTS)
+def test_nothing_is_left_and_the_session_continues(claude_path: str) -> None:
+    slots = min(AT_THE_SAME_TIME, CUTS)
+
+    def some(slot: int, model: ScriptedModel) -> list[Took]:
+        with Sshd(claude=claude_path, shell=["dash", "bash", "ash"][slot % 3]) as far:
+            return [one_cut(number, far, model) for number in range(slot, CUTS, slots)]
+
+    with ScriptedModel(Repeat(answer)) as model, ThreadPoolExecutor(slots) as pool:
+        took = [one for found in pool.map(lambda slot: some(slot, model), range(slots)) for one in found]
+    by_way: defaultdict[str, list[Took]] = defaultdict(list)
+    for one in took:
+        by_way[one.way].append(one)
+    for way, ones in sorted(by_way.items()):
+        error, empty = max(one.error for one in ones), max(one.empty for one in ones)
+        print(f"{way}: {len(ones)} cuts, error after {error:.2f} s at most, nothing left after {empty:.2f} s at most")
+    assert len(took) == CUTS
+    assert STORM or len(by_way) == min(CUTS, len(allowed()))

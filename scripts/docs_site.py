@@ -185,6 +185,7 @@ def public_names() -> dict[str, dict[str, str]]:
     shell["serve_stdio"] = "hackamore.serving.sync"
     pages["sync"] = {f"hackamore.sync.{name}": f"{place}.{name}" for name, place in shell.items()}
     pages["transports"] = _offered("hackamore.transports.base", known={})
+    pages["remote"] = _offered("hackamore.transports.remote", known={})
     pages["testing"] = {
         f"hackamore.testing.{name}": f"{place}.{name}" for name, place in hackamore.testing.PLACES.items()
     }
@@ -207,6 +208,10 @@ def api_pages() -> dict[str, str]:
     titles = {key: (title, text) for key, (title, text, _) in API.items()} | {
         "sync": ("Blocking API", "`hackamore.sync`: the same names without an event loop."),
         "transports": ("Transports", "`hackamore.transports.base`: protocols for transports."),
+        "remote": (
+            "Other machines",
+            "`hackamore.transports.remote`: the CLI over ssh, in containers, behind commands.",
+        ),
         "testing": ("Testing", "`hackamore.testing`: test doubles, cassettes, faults and checks."),
     }
     found = {

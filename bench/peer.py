@@ -41,12 +41,13 @@ class Peer:
         os.write(1, json.dumps(frame, separators=(",", ":")).encode() + b"\n")
 
     def line(self) -> bytes:
-        """Return the next line of stdin; end with the input."""
+        """Return the next line of stdin; end with the input. As the CLI does, it passes over empty lines."""
+        self._unread = self._unread.lstrip(b"\n")
         while b"\n" not in self._unread:
             data = os.read(0, 65_536)
             if not data:
                 os._exit(0)
-            self._unread += data
+            self._unread = (self._unread + data).lstrip(b"\n")
         line, self._unread = self._unread.split(b"\n", 1)
         return line
 

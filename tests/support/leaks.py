@@ -71,7 +71,7 @@ def nothing_left(allowed_processes: int = 0) -> Iterator[None]:
     ]
     assert left_threads == []
     left_descriptors = {number: target for number, target in open_descriptors().items() if number not in descriptors}
-    assert left_descriptors == {}
+    assert left_descriptors == {}, str(left_descriptors)
 
 
 def command_line(pid: int) -> str:

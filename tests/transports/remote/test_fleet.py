@@ -66,11 +66,11 @@ def test_one_result_for_each_task(machines: list[Sshd], tmp_path: Path, caplog: 
         options = Options(env=model.env, allowed_tools=["Bash"])
         killing.start()
         try:
-            fleet = Fleet(
+            with Fleet(
                 tmp_path / "journal.db", options, concurrency=4, transport=place, retry=Retry(attempts=KILLS + 1)
-            )
-            tasks = [Task(f"t{number}", f"<task {number}>") for number in range(TASKS)]
-            finished = [event.row for event in fleet.run(tasks) if isinstance(event, TaskFinished)]
+            ) as fleet:
+                tasks = [Task(f"t{number}", f"<task {number}>") for number in range(TASKS)]
+                finished = [event.row for event in fleet.run(tasks) if isinstance(event, TaskFinished)]
         finally:
             over.set()
             killing.join()

@@ -157,6 +157,8 @@ def refused(place: Route, output: Output, said: str, *, exit_code: int | None, t
         code = next((code for code, words in _SAID.items() if re.search(words, said)), "closed")
         if code == "closed" and exit_code in (125, 126):  # of docker and podman: they could not start it
             code = "no-runtime"
+        if exit_code is not None and exit_code < 0:  # a signal ended the link: another try may hold
+            code = "unreachable"
         detail = detail or output.noise.decode("utf-8", "replace").strip()[-300:] or f"nothing (exit code {exit_code})"
     problem = PROBLEMS[code]
     return RemoteStartError(place.name, code, problem.text.format(detail=detail), problem.fix, stderr=said)

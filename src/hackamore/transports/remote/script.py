@@ -183,7 +183,8 @@ def _find() -> str:
     places: Iterable[str] = (*(f'"$HOME/{place}"' for place in HOME_PLACES), *map(quote, SYSTEM_PLACES))
     return (
         "find_program() {\n"
-        'given=$H_PROGRAM H_PROGRAM=$(settings; command -v "$given")\n'
+        # As for a local CLI: `inherit_env=False` is about the variables of the CLI, and not about the search for it.
+        'given=$H_PROGRAM H_PROGRAM=$(settings; command -v "$given") || H_PROGRAM=$(command -v "$given")\n'
         "case $H_PROGRAM in /*) return ;; esac\n"
         f'[ "$given" != claude ] || for H_PROGRAM in {" ".join(places)}; do [ ! -x "$H_PROGRAM" ] || return 0; done\n'
         'fail no-cli "$given"\n}\n'

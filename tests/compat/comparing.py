@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 _ID = re.compile(
-    r"\b0mwx\w+-[0-9a-f]{8}|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}|\b(?:toolu|srvtoolu|msg|req)_\w+|\bagent-a[0-9a-f]{8,}|\ba[0-9a-f]{16}\b"
+    r"\b0[0-9a-z]{8}-[0-9a-f]{8}\b|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}|\b(?:toolu|srvtoolu|msg|req)_\w+|\bagent-a[0-9a-f]{8,}|\ba[0-9a-f]{16}\b"
 )
 _TIME = re.compile(r"\b20\d\d-\d\d-\d\dT[\d:.]+Z?")
 _LENGTHS = (

@@ -89,7 +89,7 @@ copy() {
     trap 'kill $tee $tail 2>/dev/null; exit 0' TERM
     (exec 3<&- 6>&- 8>&- >"$H_DIR/last" 2>/dev/null && exec tail -c 64 <&7) &
     tail=$!
-    (exec 7<&- >&6 6>&- 2>/dev/null && exec tee "$H_DIR/tail" <&3) &
+    (exec >&6 6>&- 2>/dev/null && exec tee "$H_DIR/tail" <&3) & # it has a reader of its own, 7: else its open could wait for ever
     tee=$!
     exec 6>&- 7<&- 8>&-
     wait "$tee"

@@ -31,7 +31,7 @@ _SIGN = b"\x1e"
 _LONGEST_WORD = 4_096
 _KEPT_NOISE = 2_000
 _TICK_SECONDS = 0.25
-"""How often the thread looks at the links: a quarter of the shortest beat."""
+"""How often the thread looks at the links, and the shortest time between two beats."""
 _CAUGHT = frozenset({1, 2, 15})
 """Signals that the CLI catches: it then exits with 128 and the number, by itself (2.1.327)."""
 

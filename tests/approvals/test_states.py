@@ -179,6 +179,10 @@ class World:
         # The future of a cancelled callback is done at once. Until the callback has left its request, an equal call makes another one.
         assert record.left.wait(patience(20)), self.log
         record.state = "waiting" if stops else "withdrawn"
+        # A thread that was still writing the request down takes it back a little later.
+        until = time.monotonic() + patience(20)
+        while self.programs[0].get(record.id).state != record.state:
+            assert time.monotonic() < until, self.log
 
     def stop(self) -> None:
         self.interrupt(stops=True)

@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
 import signal
 import subprocess
+import sys
 import time
 import uuid
 from collections import defaultdict
@@ -40,6 +42,18 @@ if TYPE_CHECKING:
 CUTS = size("kills of links")
 AT_THE_SAME_TIME = 2
 HEARTBEAT = 2.0
+PROGRAM = """\
+import json, sys
+from hackamore import LinkLostError, Options, sync
+from hackamore.transports.remote import SSH
+env, identity, host, cwd, heartbeat, *arguments = sys.argv[1:]
+place = SSH(host, arguments=arguments, cwd=cwd, heartbeat=float(heartbeat))
+options = Options(env=json.loads(env), allowed_tools=["Bash"], session_id=identity)
+try:
+    sync.run("Begin.", options, transport=place)
+except LinkLostError as error:
+    print(error.session_id)
+"""
 
 
 class Link(NamedTuple):
@@ -211,3 +225,24 @@ def test_nothing_is_left_and_the_session_continues(claude_path: str) -> None:
         print(f"{way}: {len(ones)} cuts, error after {error:.2f} s at most, nothing left after {empty:.2f} s at most")
     assert len(took) == CUTS
     assert STORM or len(by_way) == min(CUTS, len(allowed()))
+
+
+@shows("remote.lost")
+def test_a_stopped_program_leaves_nothing_over_there_and_hears_of_it_later(far: Sshd) -> None:
+    identity = str(uuid.uuid4())
+    with ScriptedModel(Repeat(answer)) as model:
+        words = [json.dumps(model.env), identity, far.host, str(far.work), str(HEARTBEAT), *far.ssh_arguments]
+        program = subprocess.Popen([sys.executable, "-c", PROGRAM, *words], stdout=subprocess.PIPE, text=True)
+        try:
+            assert eventually((far.home / "on").exists, 60)
+            stopped_at = time.monotonic()
+            program.send_signal(signal.SIGSTOP)
+            assert eventually(lambda: not far.children(), 60), far.lines()
+            assert time.monotonic() - stopped_at < HEARTBEAT + patience(5)
+            assert far.files() == []
+            program.send_signal(signal.SIGCONT)
+            said, _ = program.communicate(timeout=patience(30))
+        finally:
+            program.kill()
+            program.wait()
+    assert (said.strip(), program.returncode) == (identity, 0)

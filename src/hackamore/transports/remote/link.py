@@ -14,12 +14,9 @@ import weakref
 from enum import auto
 from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
-
 from hackamore.runtime.log import logger
 from hackamore.runtime.tables import Member
 from hackamore.transports.process.child import READ_BYTES, Child
-from hackamore.transports.process.processes import CHILD_ID_VARIABLE
 from hackamore.transports.recording.masking import Mask
 
 if TYPE_CHECKING:
@@ -172,9 +169,6 @@ class LinkChild(Child):
 
     def __init__(self, plan: LaunchPlan, *, far: LaunchPlan, output: Output, heartbeat: float, **settings: Any) -> None:
         super().__init__(plan, **settings)
-        # The supervisor cleans up after a kill. On this machine it would have the mark, and be killed with the link.
-        environment = {name: value for name, value in plan.environment.items() if name != CHILD_ID_VARIABLE}
-        self._plan = msgspec.structs.replace(plan, environment=environment)
         self._mask = Mask(far)  # stderr is that of the far side
         self.output: Output = output
         self.heartbeat: float = heartbeat

@@ -51,23 +51,22 @@ class _Remote(ChildProcess):
         place, far = self._place, self.far_plan(plan)
         first = self._first = place.first_bytes(far, self._stop_grace, self._kill_grace)
         self._far, self._one_shot = far, far.stdin is not None
-        environment = dict(os.environ)
-        if CHILD_ID_VARIABLE in plan.environment:
-            environment[CHILD_ID_VARIABLE] = plan.environment[CHILD_ID_VARIABLE]
         argv = place.link_argv(first.bootstrap)
         link = msgspec.structs.replace(
             plan,
             argv=tuple(argv),
             owners=("",) * len(argv),
             program_length=len(argv),
-            environment=environment,
+            # Without the mark: the supervisor cleans up after a kill, and on this machine it would be killed with the link.
+            environment={name: value for name, value in os.environ.items() if name != CHILD_ID_VARIABLE},
             cwd=None,
             user=None,
         )
         # Over there the CLI gets these seconds; the link has to live until its end was reported.
         settings["stop_grace"] = self._stop_grace + self._kill_grace + _MARGIN_SECONDS
-        output = Output(first.tag)
-        return LinkChild(link, far=far, output=output, heartbeat=place.heartbeat, **settings)
+        child = LinkChild(link, far=far, output=Output(first.tag), heartbeat=place.heartbeat, **settings)
+        child.child_id = plan.environment.get(CHILD_ID_VARIABLE, "")
+        return child
 
     def far_plan(self, plan: LaunchPlan) -> LaunchPlan:
         """Return the plan as it counts over there."""

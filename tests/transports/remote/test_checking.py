@@ -107,8 +107,9 @@ def test_a_machine_with_busybox_only(claude_path: str, model: ScriptedModel) -> 
 def test_a_container(podman: Podman, model: ScriptedModel) -> None:
     report = Container(podman.image, runtime=str(podman.runtime)).check_sync(options(model))
     assert codes(report) == [], report
-    missing = Container("localhost/no-such-image", runtime=str(podman.runtime)).check_sync()
-    assert codes(missing) == ["no-container"], missing
+    for image in ("localhost/no-such-image", "no/such-image"):  # the second one names no registry
+        missing = Container(image, runtime=str(podman.runtime)).check_sync()
+        assert codes(missing) == ["no-container"], missing
 
 
 @shows("remote.findings")

@@ -64,7 +64,7 @@ PROBLEMS: dict[str, Problem] = {
         "there is no such image or container ({detail}).", "Pull or build the image, or start the container."
     ),
     "no-runtime": Problem(
-        "the runtime of containers failed ({detail}).", "Try it by hand: `podman run --rm IMAGE true`."
+        "the runtime of containers failed ({detail}).", "Try it by hand: `RUNTIME run --rm IMAGE true`."
     ),
     "timeout": Problem("nothing answered in time.", "Check that the link works by hand, or raise `connect_seconds`."),
     "closed": Problem(
@@ -135,7 +135,7 @@ _SAID = {
     "unreachable": r"Could not resolve hostname|Connection (to \S+ )?(refused|timed out|reset|closed)|No route to host|"
     r"Network is unreachable|kex_exchange_identification|Operation timed out|Unable to connect to the server",
     "no-container": r"[Nn]o such (image|container|object)|image not known|(pod|container)s? .*not found|no container with name|"
-    r"reference format|pull access denied|manifest unknown|initializing source",
+    r"reference format|did not resolve to an alias|pull access denied|manifest unknown|initializing source",
 }
 """Words of programs that carry links, by the problem that they mean (OpenSSH 9.2, podman 4.3)."""
 

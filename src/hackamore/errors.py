@@ -984,8 +984,8 @@ class SessionNotFoundError(StartError):
         found = _SESSION_ID.search(message)
         self.session_id: str | None = found[0] if found else None
         super().__init__(
-            f"The session to {action} was not found: {escape_terminal(message)}. Check the id, and that HOME and CLAUDE_CONFIG_DIR are "
-            "those of the program that created the session; a session that never received a prompt is not stored."
+            f"The session to {action} was not found: {escape_terminal(message)}. Check the id, and that the machine, HOME and "
+            "CLAUDE_CONFIG_DIR are those of the program that created the session; a session that never received a prompt is not stored."
         )
 
     @classmethod

@@ -749,7 +749,7 @@ REFUSED = (401, 403)
 """The statuses by which an API refuses a login."""
 _NO_LOGIN = "Not logged in"
 _KEY_FIXES = {
-    "nothing": "Set ANTHROPIC_API_KEY (`Options(env=...)` or your environment), or run the CLI in a terminal and log in with `/login`.",
+    "nothing": "Set ANTHROPIC_API_KEY (`Options(env=...)`, or your environment for a CLI here), or log in with `/login` in a terminal.",
     "a token": "Check ANTHROPIC_API_KEY, ANTHROPIC_AUTH_TOKEN and CLAUDE_CODE_OAUTH_TOKEN, or run the CLI in a terminal and log in again.",
     "ANTHROPIC_API_KEY": "Its key is in ANTHROPIC_API_KEY: set a valid one in your environment or with `Options(env=...)`.",
     "apiKeyHelper": "Its key comes from the command in the setting `apiKeyHelper`: check the output of that command.",

@@ -230,7 +230,7 @@ class Container(Place):
             raise ValueError("`mounts` must give absolute paths in the container, and have no commas.")
         cwd = cwd or next(iter(mounts.values()), None)
         super().__init__(cwd=cwd, env=env, paths=mounts, heartbeat=heartbeat, connect_seconds=connect_seconds)
-        self.name: str = f"{os.path.basename(runtime)}://{image or attach}"
+        self.name: str = f"{os.path.basename(runtime)}{'+exec' if attach else ''}://{image or attach}"
         self._runtime, self._arguments, self._image, self._attach = runtime, tuple(arguments), image, attach
 
     def link_argv(self, bootstrap: str) -> Sequence[str]:

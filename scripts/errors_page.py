@@ -37,6 +37,7 @@ WARNINGS = {
     "STORE_FAILED": "The session store did not take entries of a transcript.",
     "STORE_SLOW": "`Limits.mirrored_bytes` wait for the session store: no output is read meanwhile.",
     "POOL_TOO_SMALL": "Half of the last callers of a pool waited for a place; once.",
+    "NOT_RESUMED": "A conversation of a pool begins again, empty: the CLI found no transcript of its session.",
     "BUDGET_LOW": "The part `warn_at` of a limit of the budget is spent; once for each limit.",
     "BUDGET_SPENT": "A limit of the budget is reached by work that no prompt started; that work was interrupted.",
     "SESSION_IN_USE": "A conversation was renamed on the disk while a process works on it.",

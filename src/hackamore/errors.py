@@ -168,6 +168,7 @@ WarningCode = Literal[
     "BUDGET_SPENT",
     "RETRYING",
     "POOL_TOO_SMALL",
+    "NOT_RESUMED",
 ]
 
 

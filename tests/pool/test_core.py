@@ -337,6 +337,27 @@ def test_a_caller_that_waits_hears_its_place() -> None:
     assert places == [("c", 1), (None, 2)]
 
 
+@shows("pool.death.warned")
+def test_a_conversation_that_is_not_resumed_is_reported_if_it_had_a_prompt() -> None:
+    bench = Bench(max_live=1)
+    for key, said in (("silent", False), ("spoken", True)):
+        waiter = bench.ask(key)
+        bench.end_all()
+        bench.give_back(waiter.slot, said=said)
+    for key in ("silent", "spoken"):
+        waiter = bench.ask(key)
+        while bench.jobs:
+            job = bench.jobs.pop(0)
+            if isinstance(job, Start):
+                bench.core.started(job.slot, bench.now, cwd="/", resumed=False)
+            elif isinstance(job, Finish | Stop):
+                bench.core.gone(job.slot)
+            bench.take()
+        bench.give_back(waiter.slot)
+    reported = [event for event in bench.core.take_events() if isinstance(event, PoolWarned)]
+    assert [(event.key, event.warning.code) for event in reported] == [("spoken", "NOT_RESUMED")]
+
+
 @shows("pool.limits.too-small")
 def test_a_pool_that_is_too_small_says_so_once() -> None:
     bench = Bench(max_live=2)

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
-from hackamore.errors import ConversationInUseError, PoolClosedError, PoolTimeoutError
+from hackamore.errors import ConversationInUseError, PoolClosedError, PoolTimeoutError, StreamWarning
 from hackamore.pool.callers import Callers
 from hackamore.pool.conversations import Conversations
 from hackamore.pool.differences import changes
 from hackamore.pool.events import (
     CallerQueued,
     ConversationHibernated,
+    PoolWarned,
     ProcessDied,
     ProcessStarted,
     ProcessStartFailed,
@@ -61,6 +62,9 @@ Reason: TypeAlias = Literal["idle", "limit", "memory", "settings", "wanted", "fo
 
 
 _HELD = (State.BUSY, State.LOST)
+_NOT_RESUMED = (
+    "A conversation begins again, empty: the CLI found no transcript of it. On several machines, use a session store."
+)
 
 _NO_DIFFERENCES: Mapping[str, Any] = {}
 
@@ -258,6 +262,9 @@ class PoolCore:
             return
         self._events.append(ProcessStarted(slot.key, slot.session_id, resumed))
         if slot.conv is not None:
+            if not resumed and slot.conv.record is not None and slot.conv.record.said:
+                lost = StreamWarning("NOT_RESUMED", _NOT_RESUMED, {"key": slot.key})
+                self._events.append(PoolWarned(slot.key, slot.session_id, lost))
             slot.note()
             self._release_if_unwanted(slot.conv)
         elif caller is not None and caller in self._callers:

@@ -76,10 +76,11 @@ class ConversationHibernated(PoolEvent, frozen=True, eq=False):
 
 
 class PoolWarned(PoolEvent, frozen=True, eq=False):
-    """The pool works and needs attention; the logger `hackamore` has the same text. `key` and `session_id` are None.
+    """The pool works and needs attention; the logger `hackamore` has the same text.
 
     Attributes:
-        warning: its `code` is `POOL_TOO_SMALL`: half of the last 20 callers waited for a place. It comes once.
+        warning: its `code` is `POOL_TOO_SMALL`: half of the last 20 callers waited for a place. It comes once, and has no `key`. Or
+            `NOT_RESUMED`: the conversation `key` begins again, empty.
     """
 
     warning: StreamWarning

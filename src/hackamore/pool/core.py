@@ -60,11 +60,8 @@ time, and a start at the same moment takes a core from it."""
 
 Reason: TypeAlias = Literal["idle", "limit", "memory", "settings", "wanted", "forgotten", "drain", "approval"]
 
-
 _HELD = (State.BUSY, State.LOST)
-_NOT_RESUMED = (
-    "A conversation begins again, empty: the CLI found no transcript of it. On several machines, use a session store."
-)
+_NOT_RESUMED = "A conversation begins again, empty: the CLI has no transcript of it. On several machines, use a store."
 
 _NO_DIFFERENCES: Mapping[str, Any] = {}
 

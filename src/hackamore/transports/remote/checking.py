@@ -74,7 +74,7 @@ class CheckReport:
 
     def __str__(self) -> str:
         lines = [f"{self.place}: {'ready' if self.ok else 'not ready'}"]
-        lines += [f"  {name:<10} {value}" for name, value in self.facts.items()]
+        lines += [f"  {name:<10} {value}{' s' * (name == 'round_trip')}" for name, value in self.facts.items()]
         for code, level, text, fix in self.findings:
             lines += [f"  {level} {code}: {text}", f"    -> {fix}"]
         return "\n".join(lines)

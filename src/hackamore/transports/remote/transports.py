@@ -92,7 +92,7 @@ class _Remote(ChildProcess):
     def said(self) -> str:
         """The end of stderr, read until now."""
         self._link.drain()
-        return self._link.stderr_tail.decode("utf-8", "replace")
+        return self._link.stderr_tail.decode("utf-8", "replace").replace("\r\n", "\n")  # ssh ends its lines so
 
     @property
     def _link(self) -> LinkChild:

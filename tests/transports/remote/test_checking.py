@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -201,6 +202,22 @@ def test_a_link_that_does_not_come_about(shell: Shell, place: Place, code: str) 
     report = check(shell, place)
     assert codes(report) == [code], report
     assert report.facts == {}
+
+
+PROBE = """
+import os, sys
+tag = os.read(0, 100).split()[0].decode().partition("=")[2]
+sys.stdout.write(f"\x1e{tag} ready\\n" + sys.argv[1] * int(sys.argv[2]) + f"\x1e{tag} exit 0\\n")
+"""
+
+
+@pytest.mark.parametrize(
+    "line", ["clock 1", f"clock {'9' * 5_000}", f"clock {'9' * 400}", f"free {'9' * 5_000}", "free 1"]
+)
+def test_a_far_side_that_makes_its_facts_up(line: str) -> None:
+    report = Command([sys.executable, "-c", PROBE, f"{line}\n", "500"], name="far").check_sync()
+    assert codes(report)[-1] == "no-cli"
+    assert len(codes(report)) <= 2
 
 
 def test_options_that_do_not_fit_are_the_mistake_of_the_caller(shell: Shell) -> None:

@@ -75,7 +75,7 @@ def test_a_refusal_is_kept_and_a_lost_link_is_known() -> None:
 def test_words_out_of_turn_stay_in_the_output() -> None:
     output = Output(TAG)
     output.feed(word("ready"))
-    for words in ("exit many", "shutdown", "ready"):
+    for words in ("exit many", "exit \u00b2", "exit \u0663", "exit " + "9" * 4_000, "shutdown", "ready"):
         assert output.feed(word(words)) == word(words)
     assert output.state is State.READY
 

@@ -11,6 +11,7 @@ from hackamore import Options, OptionsError, Session
 from hackamore.fleet import Copy, Fleet
 from hackamore.policy import Machine, Policy, PolicyError, Rule
 from hackamore.testing import Script, SimulatedCLI
+from hackamore.transports.process.prepare import launch_plan
 from hackamore.transports.remote import SSH, Command, Container, Machines, PathMap
 from tests.contract import shows
 
@@ -49,6 +50,8 @@ def test_a_container_has_its_mounts_and_not_its_entry_point() -> None:
         {"image": "a", "mounts": {".": "x"}},
         {"image": "a", "mounts": {".": "/x,readonly"}},
         {"image": "a", "heartbeat": 0.5},
+        {"image": "a", "heartbeat": float("inf")},
+        {"image": "a", "connect_seconds": float("nan")},
         {"image": "a", "connect_seconds": 0},
     ],
 )
@@ -63,6 +66,13 @@ def test_a_command_is_a_list_and_names_of_variables_too() -> None:
     with pytest.raises(TypeError, match="list of names"):
         SSH("build1", env="TOKEN")
     assert list(Command(["kubectl", "exec"]).link_argv("PROGRAM")) == ["kubectl", "exec", "sh", "-c", "PROGRAM"]
+
+
+def test_a_variable_that_no_shell_can_set_is_refused() -> None:
+    transport = Command(["sh"]).for_sync()
+    with pytest.raises(OptionsError, match="'A-B'"):
+        transport.start(launch_plan(Options(env={"A-B": "x"}), find=False))
+    transport.stop(turn_open=False)
 
 
 @shows("remote.paths")

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 
-from hackamore import Allow, HookContext, HookMatcher, Options, PermissionRequest, hooks, tool
+from hackamore import Allow, HookContext, HookMatcher, Options, PermissionRequest, RemoteStartError, hooks, tool
 from hackamore.runtime import private_loop
 from hackamore.testing import Reply, ScriptedModel, ToolCall
 from hackamore.transcripts.stores import MemoryStore
 from hackamore.transports.process.prepare import launch_plan
-from hackamore.transports.remote import Command
+from hackamore.transports.remote import Command, Machines
 from tests.contract.shows import shows
 from tests.support.patience import patience
 
@@ -110,6 +110,26 @@ def test_a_store_mirrors_the_transcript_and_another_machine_resumes(
         assert "FIRST-PROMPT" in str(model.requests[-1].body["messages"])
     transcripts = [[path.read_text() for path in home.glob(".claude/projects/*/*.jsonl")] for home in homes]
     assert [[text.count("Which?") > 0 for text in texts] for texts in transcripts] == [[False], [True]]
+
+
+@pytest.mark.real_cli
+@shows("remote.avoided")
+def test_a_machine_on_which_a_start_failed_is_avoided(
+    shell: Shell, claude_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machines = Machines(Command(["false"], name="down"), Command(machine(tmp_path / "home")))
+    with ScriptedModel(Reply("One."), Reply("Two.")) as model:
+        options = Options(cli_path=claude_path, env=model.env)
+
+        async def scenario() -> None:
+            with pytest.raises(RemoteStartError, match="down"):
+                await shell.run("Go.", options, transport=machines)
+            assert [(await shell.run("Go.", options, transport=machines)).text for _ in range(2)] == ["One.", "Two."]
+            monkeypatch.setattr("hackamore.transports.remote.places.AVOIDED_SECONDS", 0.0)
+            with pytest.raises(RemoteStartError, match="down"):
+                await shell.run("Go.", options, transport=machines)
+
+        shell.play(scenario)
 
 
 @shows("remote.exit")

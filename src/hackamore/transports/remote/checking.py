@@ -122,8 +122,9 @@ class _Check:
         self.late = "timeout"
 
     def add(self, code: str, detail: str = "") -> None:
-        text, fix, level = PROBLEMS[code]
-        self.findings.append(Finding(code, level, text.format(detail=_plain(detail)), fix))
+        if all(each.code != code for each in self.findings):  # the other side may repeat itself
+            text, fix, level = PROBLEMS[code]
+            self.findings.append(Finding(code, level, text.format(detail=_plain(detail)), fix))
 
     def report(self) -> CheckReport:
         return CheckReport(self.place.name, self.findings, self.facts)
@@ -154,7 +155,7 @@ class _Check:
                 key, _, value = line.decode("utf-8", "replace").partition(" ")
                 if key == "clock" and value.isdecimal():
                     took = self.facts["round_trip"] = round(time.monotonic() - since, 4)
-                    behind = at - int(value)
+                    behind = at - int(value[:15])  # it may send any number
                     if behind > _CLOCK_SECONDS or -behind - took > _CLOCK_SECONDS:
                         self.add("clock-off", f"{abs(behind):.0f} s {'behind' if behind > 0 else 'ahead of'}")
                 else:
@@ -169,7 +170,7 @@ class _Check:
         match key:
             case "shell" if value not in _POSIX_SHELLS:
                 self.add("other-shell", value)
-            case "free" if value.isdecimal() and int(value) < _LEAST_FREE_KB:
+            case "free" if value.isdecimal() and int(value[:15]) < _LEAST_FREE_KB:
                 self.add("no-space", value)
             case "read-only-home" | "no-folder" | "no-locale":
                 self.add(key, value)

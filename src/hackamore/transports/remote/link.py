@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from hackamore._engine.launch.plan import LaunchPlan
+    from hackamore.transports.remote.script import First
 
 _SIGN = b"\x1e"
 _LONGEST_WORD = 4_096
@@ -140,7 +141,7 @@ class Output:
             case "fail" if self._move(Trigger.FAIL):
                 code, _, detail = rest.partition(" ")
                 self.refusal = Refusal(code, detail)
-            case "exit" if rest.isdigit() and self._move(Trigger.EXIT):
+            case "exit" if rest.isdecimal() and rest.isascii() and len(rest) <= 3 and self._move(Trigger.EXIT):
                 number = int(rest)
                 # A shell says 128 and the number for a signal.
                 self.code = 128 - number if 128 < number < 193 and number - 128 not in _CAUGHT else number
@@ -159,23 +160,19 @@ class Output:
 
 
 class LinkChild(Child):
-    """The local process that carries a link, with the words of the supervisor taken out of its output.
+    """The local process that carries a link to what `far` starts, with the words of the supervisor taken out of its output."""
 
-    Args:
-        plan: the start of the local process.
-        far: the start over there.
-        heartbeat: seconds of silence after which the link is ended.
-    """
-
-    def __init__(self, plan: LaunchPlan, *, far: LaunchPlan, output: Output, heartbeat: float, **settings: Any) -> None:
+    def __init__(self, plan: LaunchPlan, *, far: LaunchPlan, first: First, heartbeat: float, **settings: Any) -> None:
         super().__init__(plan, **settings)
         self._mask = Mask(far)  # stderr is that of the far side
-        self.output: Output = output
+        self.first: First = first
+        self.output: Output = Output(first.tag)
         self.heartbeat: float = heartbeat
         self.heard_at: float = time.monotonic()
 
     def start(self) -> None:
         super().start()
+        self.queue(self.first.data)
         self.heard_at = time.monotonic()
         pulse.add(self)
 

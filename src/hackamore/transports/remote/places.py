@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import threading
+import time
 import weakref
 from copy import copy
 from typing import TYPE_CHECKING, TypeVar
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 R = TypeVar("R", "AsyncRemote", "SyncRemote")
 HEARTBEAT_SECONDS = 15.0
 CONNECT_SECONDS = 30.0
+AVOIDED_SECONDS = 30.0
+"""A machine that fails at once has the fewest sessions, and would get them all."""
 
 
 class Place(Route):
@@ -71,7 +74,8 @@ class Place(Route):
 class Machines:
     """Several places as one: each session goes to the one with the fewest. For fleets, and pools of queries that stand alone.
 
-    A conversation stays on the machine where it began: resume it there, or from a session store.
+    One where a start failed gets none for half a minute, unless all failed. A conversation stays on the machine where it began: resume it
+    there, or from a session store.
 
     Args:
         places: the places.
@@ -103,8 +107,10 @@ class Machines:
 
     def _add(self, make: Callable[[Place], R]) -> R:
         with self._lock:
+            since = time.monotonic() - AVOIDED_SECONDS
             counts = [sum(not each.over for each in opened) for opened in self._open]
-            at = counts.index(min(counts))
+            failed = [any(each > since for each in place.failed) for place in self._places]
+            at = min(range(len(counts)), key=lambda at: (failed[at], counts[at]))
             made = make(self._places[at])
             self._open[at].add(made)
             return made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from copy import copy
 from typing import TYPE_CHECKING
 
@@ -48,13 +49,14 @@ class Route:
     ) -> None:
         if isinstance(env, str):
             raise TypeError("`env` must be a list of names of variables, not a str.")
-        if heartbeat < 1 or connect_seconds <= 0:
-            raise ValueError("`heartbeat` must be at least 1 second, and `connect_seconds` more than 0.")
+        if not 1 <= heartbeat <= 86_400 or not 0 < connect_seconds <= 86_400:
+            raise ValueError("`heartbeat` must be 1 to 86,400 seconds, `connect_seconds` above 0 and at most as many.")
         self.cwd: str | None = cwd
         self.env: tuple[str, ...] = tuple(env)
         self.paths: PathMap = PathMap(paths or {})
         self.heartbeat: float = heartbeat
         self.connect_seconds: float = connect_seconds
+        self.failed: deque[float] = deque(maxlen=1)  # when the last start failed; shared by the copies for options
         self.settings: dict[str, Any] = child_settings(Options())
 
     def configured(self, options: Options) -> Self:

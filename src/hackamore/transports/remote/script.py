@@ -102,9 +102,11 @@ def first_bytes(plan: LaunchPlan, graces: Graces, far: Callable[[str], str], scr
         for name, last, content in _conversation(plan.private_folder):
             takes.append(f"bring {len(content)} {quote(name)} {quote(last)}\n")
             contents.append(content)
-    exports = "".join(
-        f"export {name}={quote(value)}\n" for name, value in plan.environment.items() if _NAME.fullmatch(name)
-    )
+    if odd := [name for name in plan.environment if not _NAME.fullmatch(name)]:
+        raise OptionsError(
+            f"No shell over there can set {odd[0]!r}: use letters, digits and `_` in names.", field="env"
+        )
+    exports = "".join(f"export {name}={quote(value)}\n" for name, value in plan.environment.items())
     program = "".join(
         (
             f"H_MARK={MARK}={mark} H_SILENCE={graces.silence} H_GRACE={graces.grace} H_KILL={graces.kill}\n",

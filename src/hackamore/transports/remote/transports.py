@@ -15,7 +15,7 @@ from hackamore.transports.process.processes import CHILD_ID_VARIABLE
 from hackamore.transports.process.subprocess_async import AsyncChildProcess
 from hackamore.transports.process.subprocess_sync import SyncChildProcess
 from hackamore.transports.remote.findings import refused
-from hackamore.transports.remote.link import LinkChild, Output, State
+from hackamore.transports.remote.link import LinkChild, State
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from hackamore._engine.launch.plan import LaunchPlan
     from hackamore.transports.process.child import Child
     from hackamore.transports.remote.route import Route
-    from hackamore.transports.remote.script import First
 
 _LAST_WORDS_SECONDS = 1.0
 """How long after the end of a link its process may take to exit, and so to say on stderr why."""
@@ -42,14 +41,13 @@ class _Remote(ChildProcess):
     def __init__(self, place: Route, **settings: Any) -> None:
         super().__init__(**settings)
         self._place = place
-        self._first: First | None = None
         self._far: LaunchPlan | None = None
         self._one_shot = False
         self._early = b""
 
     def _make_child(self, plan: LaunchPlan, **settings: Any) -> Child:
         place, far = self._place, self.far_plan(plan)
-        first = self._first = place.first_bytes(far, self._stop_grace, self._kill_grace)
+        first = place.first_bytes(far, self._stop_grace, self._kill_grace)
         self._far, self._one_shot = far, far.stdin is not None
         argv = place.link_argv(first.bootstrap)
         link = msgspec.structs.replace(
@@ -64,7 +62,7 @@ class _Remote(ChildProcess):
         )
         # Over there the CLI gets these seconds; the link has to live until its end was reported.
         settings["stop_grace"] = self._stop_grace + self._kill_grace + _MARGIN_SECONDS
-        child = LinkChild(link, far=far, output=Output(first.tag), heartbeat=place.heartbeat, **settings)
+        child = LinkChild(link, far=far, first=first, heartbeat=place.heartbeat, **settings)
         child.child_id = plan.environment.get(CHILD_ID_VARIABLE, "")
         return child
 
@@ -100,13 +98,6 @@ class _Remote(ChildProcess):
         assert isinstance(child, LinkChild)  # noqa: S101 - `_make_child` made it
         return child
 
-    def _call(self) -> LinkChild:
-        """Send the first bytes."""
-        link = self._link
-        assert self._first is not None  # noqa: S101 - as above
-        link.queue(self._first.data)
-        return link
-
     def _hear(self, link: LinkChild) -> bool:
         """Read the output of the start; return whether the supervisor has answered, or never will."""
         data = link.take()
@@ -118,12 +109,14 @@ class _Remote(ChildProcess):
         """Raise RemoteStartError unless the supervisor has answered with yes. The CLI may have ended since."""
         if link.output.state not in (State.READY, State.EXITED) and not link.stopping:
             raise self._failure(link)
+        self._place.failed.clear()
 
     def _failure(self, link: LinkChild, *, timeout: bool = False) -> RemoteStartError | LinkLostError:
         """Return why the link ended, or did not come about."""
         output, said = link.output, self.said
         if output.state is State.LOST and self._ready:
             return LinkLostError(self._place.name, silent=output.silent, stderr=said)
+        self._place.failed.append(time.monotonic())
         return refused(self._place, output, said, exit_code=link.exit_code, timeout=timeout)
 
     _ready = False
@@ -138,8 +131,8 @@ class _Remote(ChildProcess):
     def _end_now(self, *, turn_open: bool) -> None:
         """Ask the supervisor to end the CLI, which a signal does for a local child."""
         child = self._child
-        if isinstance(child, LinkChild) and self._first is not None and turn_open:
-            child.queue(f"{self._first.tag} now\n".encode())
+        if isinstance(child, LinkChild) and turn_open:
+            child.queue(f"{child.first.tag} now\n".encode())
 
     def _exit_code(self, code: int | None) -> int | None:
         child = self._child
@@ -152,7 +145,7 @@ class AsyncRemote(_Remote, AsyncChildProcess):
     async def start(self, plan: LaunchPlan) -> None:
         """Start the link, and wait until the supervisor over there has answered."""
         await super().start(plan)
-        link = self._call()
+        link = self._link
         with anyio.move_on_after(self._place.connect_seconds) as scope:
             while not self._hear(link):
                 await self._wait(link)
@@ -214,7 +207,7 @@ class SyncRemote(_Remote, SyncChildProcess):
     def start(self, plan: LaunchPlan) -> None:
         """Start the link, and wait until the supervisor over there has answered."""
         super().start(plan)
-        link = self._call()
+        link = self._link
         until = time.monotonic() + self._place.connect_seconds
         try:
             while not self._hear(link):

@@ -65,6 +65,7 @@ def test_a_command_is_a_list_and_names_of_variables_too() -> None:
         Command("kubectl exec pod")
     with pytest.raises(TypeError, match="list of names"):
         SSH("build1", env="TOKEN")
+    assert repr(Command(["/bin/env", "TOKEN=secret", "kubectl"])) == "<Command env>"
     assert list(Command(["kubectl", "exec"]).link_argv("PROGRAM")) == ["kubectl", "exec", "sh", "-c", "PROGRAM"]
 
 

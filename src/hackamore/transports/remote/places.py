@@ -174,7 +174,7 @@ class Command(Place):
 
     Args:
         command: the command, to which `sh -c PROGRAM` is added. It must pass stdin, stdout and stderr unchanged, without a terminal.
-        name: the place, for people; None for the command.
+        name: the place, for people; None for the program alone, as arguments may be secret.
         cwd, env, paths, heartbeat, connect_seconds: as for `SSH`.
     """
 
@@ -193,7 +193,7 @@ class Command(Place):
         if isinstance(command, str) or not all(isinstance(part, str) for part in command):
             raise TypeError("`command` must be a list of arguments, not a text: no shell reads it.")
         self._command = tuple(command)
-        self.name: str = name or " ".join(self._command[:3]) or "sh"
+        self.name: str = name or os.path.basename(self._command[0] if command else "sh")
 
     def link_argv(self, bootstrap: str) -> Sequence[str]:
         return [*self._command, "sh", "-c", bootstrap]

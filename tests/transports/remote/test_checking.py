@@ -37,6 +37,7 @@ CODES = {
     "clock": "clock-off",
 }
 WARNINGS = {"read-only-home", "noisy-shell", "other-shell", "no-locale", "clock-off", "no-space", "no-version"}
+CUT = "ssh_dispatch_run_fatal: Connection to 127.0.0.1 port 59619: Broken pipe"  # its sshd was killed during the exchange of keys
 KEY = "sk-ant-a-key-of-a-test"
 ANSWERS = "if [ \"$1\" = --version ]; then echo '2.1.330 (Claude Code)'; exit; fi\n"
 READY = "read -r line\necho '" + json.dumps({"type": "control_response", "response": {"subtype": "success"}}) + "'\n"
@@ -195,8 +196,9 @@ def test_a_folder_of_the_configuration_that_cannot_be_written() -> None:
         (Command(["sh", "-c", "exec sleep 1000"], connect_seconds=0.2), "timeout"),
         (SSH("far", program="/nonexistent/ssh"), "no-program"),
         (SSH("127.0.0.1", arguments=["-F", "none", "-p", str(free_port())]), "unreachable"),
+        (Command(["sh", "-c", f"echo '{CUT}' >&2; exit 255"]), "unreachable"),
     ],
-    ids=["closed", "timeout", "no-program", "unreachable"],
+    ids=["closed", "timeout", "no-program", "unreachable", "cut"],
 )
 def test_a_link_that_does_not_come_about(shell: Shell, place: Place, code: str) -> None:
     report = check(shell, place)

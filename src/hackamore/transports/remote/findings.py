@@ -132,8 +132,8 @@ PROBLEMS: dict[str, Problem] = {
 _SAID = {
     "host-key": r"Host key verification failed|REMOTE HOST IDENTIFICATION HAS CHANGED|No \S+ host key is known",
     "key-refused": r"Permission denied \(|Too many authentication failures|sign_and_send_pubkey",
-    "unreachable": r"Could not resolve hostname|Connection (to \S+ )?(refused|timed out|reset|closed)|No route to host|"
-    r"Network is unreachable|kex_exchange_identification|Operation timed out|Unable to connect to the server",
+    "unreachable": r"Could not resolve hostname|Connection (to \S+ )?(port \d+:|refused|timed out|reset|closed)|No route to host|"
+    r"Network is unreachable|kex_exchange_identification|send disconnect|Operation timed out|Unable to connect to the server",
     "no-container": r"[Nn]o such (image|container|object)|image not known|(pod|container)s? .*not found|no container with name|"
     r"reference format|did not resolve to an alias|pull access denied|manifest unknown|initializing source",
 }

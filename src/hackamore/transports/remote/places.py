@@ -26,7 +26,7 @@ R = TypeVar("R", "AsyncRemote", "SyncRemote")
 HEARTBEAT_SECONDS = 15.0
 CONNECT_SECONDS = 30.0
 AVOIDED_SECONDS = 30.0
-"""A machine that fails at once has the fewest sessions, and would get them all."""
+"""A machine that fails immediately has the fewest sessions, and would get them all."""
 
 
 class Place(Route):

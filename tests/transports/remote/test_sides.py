@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
+import msgspec
 import pytest
 
 from hackamore import Allow, HookContext, HookMatcher, Options, PermissionRequest, RemoteStartError, hooks, tool
 from hackamore.runtime import private_loop
 from hackamore.testing import Reply, ScriptedModel, ToolCall
+from hackamore.transcripts import project_key
 from hackamore.transcripts.stores import MemoryStore
 from hackamore.transports.process.prepare import launch_plan
 from hackamore.transports.remote import Command, Machines
@@ -92,12 +94,16 @@ def test_functions_are_here_and_files_over_there(shell: Shell, claude_path: str,
 
 @pytest.mark.real_cli
 @shows("remote.store")
+@pytest.mark.parametrize("folder", ["", "caf\u00e9 \u672c\U0001f600"])
 def test_a_store_mirrors_the_transcript_and_another_machine_resumes(
-    shell: Shell, claude_path: str, tmp_path: Path
+    shell: Shell, claude_path: str, tmp_path: Path, folder: str
 ) -> None:
     store = MemoryStore()
     homes = [tmp_path / "one" / "home", tmp_path / "two" / "home"]
-    places = [Command(machine(home), cwd=str(home)) for home in homes]
+    folders = [home / folder for home in homes]
+    for each in folders:
+        each.mkdir(parents=True)
+    places = [Command(machine(home), cwd=str(folder)) for home, folder in zip(homes, folders, strict=True)]
     with ScriptedModel(Reply("Noted."), Reply("42.", expect_text="Which?")) as model:
         options = Options(cli_path=claude_path, session_store=store, env=model.env)
 
@@ -109,6 +115,8 @@ def test_a_store_mirrors_the_transcript_and_another_machine_resumes(
         shell.play(scenario)
         assert "FIRST-PROMPT" in str(model.requests[-1].body["messages"])
     transcripts = [[path.read_text() for path in home.glob(".claude/projects/*/*.jsonl")] for home in homes]
+    assert (homes[1] / ".claude" / "projects" / project_key(folders[1])).is_dir()
+    assert len(os.listdir(homes[1] / ".claude" / "projects")) == 1
     assert [[text.count("Which?") > 0 for text in texts] for texts in transcripts] == [[False], [True]]
 
 
@@ -149,3 +157,18 @@ def test_the_exit_code_of_a_cli_that_ends_soon_after_its_input(program: str, tmp
         codes.append(transport.wait_exit(patience(30)))
         transport.stop(turn_open=False)
     assert codes == [7] * 12
+
+
+@shows("remote.store")
+@pytest.mark.parametrize("program", ["dash", "bash", "busybox"])
+def test_a_conversation_goes_where_a_cli_without_variables_looks(program: str, tmp_path: Path) -> None:
+    (tmp_path / "sh").symlink_to(f"/bin/{program}")
+    home, here = tmp_path / "home", tmp_path / "here"
+    (here / "projects" / "any").mkdir(parents=True)
+    (here / "projects" / "any" / "talk.jsonl").write_text("{}\n")
+    place = Command((*machine(home)[:3], f"PATH={tmp_path}:/usr/bin:/bin"), cwd=str(home))
+    plan = launch_plan(Options(cli_path="/bin/cat", inherit_env=()), find=False)
+    transport = place.for_sync()
+    transport.start(msgspec.structs.replace(plan, private_folder=str(here)))
+    transport.stop(turn_open=False)
+    assert (home / ".claude" / "projects" / project_key(home) / "talk.jsonl").read_text() == "{}\n"

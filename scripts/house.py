@@ -35,8 +35,8 @@ LIMITS = {
     "inner imports": 8,
     # Allowances: 2,500 lines for the compatible layer (`compat`), 3,000 for policies, 2,500 for approvals, 2,500 for ACP and AG-UI, 1,800
     # for other machines. Still to be paid: 750 of approvals, whose core, with what kills and stopped databases taught, has 1,000, 87 around
-    # ACP and AG-UI, 35 around other machines (their scripts for shells, 300 lines, are not counted).
-    "lines": 76_190 + 2_500 + 3_000 + 2_500 + 750 + 2_500 + 87 + 1_800 + 35,
+    # ACP and AG-UI, 24 around other machines (their scripts for shells, 320 lines, are not counted).
+    "lines": 76_190 + 2_500 + 3_000 + 2_500 + 750 + 2_500 + 87 + 1_800 + 24,
 }
 """Limits only fall. A capability that is asked for has its own allowance of lines; all else pays with deletions in the same commit."""
 SLACK_LINES = 300

@@ -98,7 +98,7 @@ def first_bytes(plan: LaunchPlan, graces: Graces, far: Callable[[str], str], scr
     arguments, contents = _arguments(plan, far)
     takes = [f'take {len(content)} "$H_DIR/{place}" || fail no-temp\n' for place, content in enumerate(contents)]
     if plan.private_folder is not None:
-        takes.append(_CONVERSATION)
+        takes.append(_text("conversation.sh"))
         for name, last, content in _conversation(plan.private_folder):
             takes.append(f"bring {len(content)} {quote(name)} {quote(last)}\n")
             contents.append(content)
@@ -141,23 +141,6 @@ def _arguments(plan: LaunchPlan, far: Callable[[str], str]) -> tuple[list[str], 
     return words, contents
 
 
-# Where the CLI over there looks for it. A file with the last entry of the copy is newer, or the same: it ran there, and a store may lag.
-_CONVERSATION = """\
-H_HOME=$HOME H_PROJECT=$(settings; cd "${H_CWD:-.}" && pwd -P)
-# A `-` for each unit of UTF-16: none for the later bytes of a character, two for one of four bytes.
-H_PROJECT=$(
-    export LC_ALL=C
-    printf %s "$H_PROJECT" | tr -d '\\200-\\277' | tr -c 'A-Za-z0-9\\360-\\367' - | sed 's/[^A-Za-z0-9-]/--/g'
-)
-# Without `HOME` the CLI takes the home folder of the user.
-H_PROJECT=$(settings; printf %s "${CLAUDE_CONFIG_DIR:-${HOME:-$H_HOME}/.claude}/projects/")$H_PROJECT
-bring() {
-    take "$1" "$H_DIR/brought" || fail no-temp
-    if grep -qsF "$3" "$H_PROJECT/$2"; then return; fi
-    mkdir -p "$(dirname "$H_PROJECT/$2")" && cp "$H_DIR/brought" "$H_PROJECT/$2" 2>/dev/null || fail no-temp
-    rm -f "$H_DIR/brought"
-}
-"""
 _UUID = re.compile(rb'"uuid":"([0-9a-f-]{36})"')
 
 

@@ -107,9 +107,10 @@ class _Remote(ChildProcess):
 
     def _answered(self, link: LinkChild) -> None:
         """Raise RemoteStartError unless the supervisor has answered with yes. The CLI may have ended since."""
-        if link.output.state not in (State.READY, State.EXITED) and not link.stopping:
+        if link.output.state in (State.READY, State.EXITED):
+            self._place.failed.clear()
+        elif not link.stopping:
             raise self._failure(link)
-        self._place.failed.clear()
 
     def _failure(self, link: LinkChild, *, timeout: bool = False) -> RemoteStartError | LinkLostError:
         """Return why the link ended, or did not come about."""
@@ -130,8 +131,7 @@ class _Remote(ChildProcess):
 
     def _end_now(self, *, turn_open: bool) -> None:
         """Ask the supervisor to end the CLI, which a signal does for a local child."""
-        child = self._child
-        if isinstance(child, LinkChild) and turn_open:
+        if turn_open and isinstance(child := self._child, LinkChild):
             child.queue(f"{child.first.tag} now\n".encode())
 
     def _exit_code(self, code: int | None) -> int | None:

@@ -28,15 +28,18 @@ import hackamore
 from hackamore import LinkLostError, Options, sync
 from hackamore.testing import Repeat, Reply, ScriptedModel, ToolCall
 from hackamore.transports.process.processes import descendants
-from hackamore.transports.remote import SSH
+from hackamore.transports.remote import SSH, Command
+from hackamore.transports.remote.link import LinkChild
 from tests.contract import shows
 from tests.support.leaks import command_line, parent
-from tests.support.machines import Sshd, eventually
+from tests.support.machines import Sshd, eventually, unshared
 from tests.support.patience import patience
 from tests.support.seeds import seeded
 from tests.support.sizes import STORM, size
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from hackamore.testing.model.requests import ModelRequest
 
 CUTS = size("kills of links")
@@ -246,3 +249,17 @@ def test_a_stopped_program_leaves_nothing_over_there_and_hears_of_it_later(far: 
             program.kill()
             program.wait()
     assert (said.strip(), program.returncode) == (identity, 0)
+
+
+@shows("remote.lost")
+def test_the_first_process_of_a_container_does_not_report_an_end_by_silence(
+    claude_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beat = LinkChild.beat
+    monkeypatch.setattr(LinkChild, "beat", lambda link, now: (tmp_path / "on").exists() or beat(link, now))
+    # Nothing in a namespace can kill its first process: like one that is slow to die, it sees the end of the CLI.
+    variables = ("env", "-i", f"HOME={tmp_path}", "PATH=/usr/bin:/bin")
+    place = Command([*unshared(), *variables], heartbeat=HEARTBEAT)
+    with ScriptedModel(Repeat(answer)) as model, pytest.raises(LinkLostError) as caught:
+        sync.run("Begin.", Options(cli_path=claude_path, env=model.env, allowed_tools=["Bash"]), transport=place)
+    came(caught.value)

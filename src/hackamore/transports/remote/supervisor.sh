@@ -138,7 +138,10 @@ guard() {
             idle=$((idle + 1))
         fi
         : >"$H_DIR/seen"
-        [ -z "$armed" ] || [ "$idle" -lt "$silences" ] || break
+        if [ -n "$armed" ] && [ "$idle" -ge "$silences" ]; then
+            rm -f "$H_DIR/in" # tells the first process, which may die late, or never: it can be that of a container
+            break
+        fi
     done
     sweep
     kill -TERM "$copier" 2>/dev/null # it ends those that copy: a link that is stopped has no end for them
@@ -197,6 +200,7 @@ exec 2>/dev/null # bash tells that a child was killed
 kill -KILL "$beater"
 kill -TERM "$copier" $sink
 sweep
+[ -e "$H_DIR/in" ] || code= # the guard ended the CLI: that is no exit of its own
 rm -rf "$H_DIR"
-tell "exit" "$code"
-exit "$code"
+[ -z "$code" ] || tell "exit" "$code"
+exit "${code:-97}"

@@ -236,7 +236,8 @@ def test_another_machine(hackamore: Command, claude_path: str, tmp_path: Path) -
         hackamore.environment["PATH"] = f"{ssh.parent}:{hackamore.environment['PATH']}"
         hackamore.environment["HACKAMORE_CLI_PATH"], hackamore.cli_path = hackamore.cli_path, ""
         where = ("--over", f"ssh://{far.host}{far.work}")
-        given = (*where, "--option", f"env={json.dumps(model.env)}")
+        hackamore.environment |= model.env
+        given = (*where, *(part for name in model.env for part in ("--env", name)))
         found = report(hackamore, *given)
         assert found["cli"] is None
         assert found["problems"] == []
@@ -251,6 +252,8 @@ def test_another_machine(hackamore: Command, claude_path: str, tmp_path: Path) -
         assert model.requests == ()
         (problem,) = report(hackamore, *where, code=1)["problems"]
         assert problem["problem"] == "no-login: its CLI has no login."
+        (problem,) = report(hackamore, *where, "--env", "KEY=canary", code=2)["problems"]
+        assert problem["problem"] == "--env names a variable that is not set here. Give names, without values."
         (problem,) = report(hackamore, "--over", f"ssh://{far.host}/missing", code=3)["problems"]
         assert "the folder /missing does not exist over there" in problem["problem"]
 
@@ -261,6 +264,7 @@ def test_another_machine(hackamore: Command, claude_path: str, tmp_path: Path) -
         ("ssh://build1", ["ssh", "--", "build1"], None),
         ("ssh://me@Build1:2222/", ["ssh", "-p", "2222", "--", "me@Build1"], None),
         ("ssh://[::1]/srv/a b", ["ssh", "--", "::1"], "/srv/a b"),
+        ("ssh://me@[::1]", ["ssh", "--", "me@::1"], None),
         ("ssh://build1/~/repo", ["ssh", "--", "build1"], "~/repo"),
         ("podman://localhost/img:1", ["podman", "run", "localhost/img:1"], None),
         ("docker+exec://box", ["docker", "exec", "box"], None),

@@ -34,7 +34,7 @@ from hackamore.transports.process.prepare import ask_version, fitted, plan_for
 from hackamore.transports.process.short_runs import ShortRun
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from hackamore import FoundCLI
     from hackamore.cli.terminal import Terminal
@@ -148,7 +148,7 @@ def _examine(given: Mapping[str, Any], report: _Report, terminal: Terminal) -> N
     try:
         options = build_options(given, partial=False)
         if (url := given.get("over")) is not None:
-            _look_over(url, options, report, terminal)
+            _look_over(place_of(url, given.get("env") or ()), options, report, terminal)
             return
     except OptionsError as error:
         report.problem(str(error), "Fix this option, then run `hackamore doctor` again.", USAGE)
@@ -162,10 +162,10 @@ def _examine(given: Mapping[str, Any], report: _Report, terminal: Terminal) -> N
         _look_for_traps(options, plan, report)
 
 
-def _look_over(url: str, options: Options, report: _Report, terminal: Terminal) -> None:
+def _look_over(place: Place, options: Options, report: _Report, terminal: Terminal) -> None:
     if options.cli_path == os.environ.get("HACKAMORE_CLI_PATH"):  # a path of this machine
         options = options.replace(cli_path=None)
-    checked = place_of(url).check_sync(options, on_step=terminal.working)
+    checked = place.check_sync(options, on_step=terminal.working)
     report.facts["over"] = {"place": checked.place, **checked.facts}
     for code, level, text, fix in checked.findings:
         if level == "error":
@@ -174,17 +174,19 @@ def _look_over(url: str, options: Options, report: _Report, terminal: Terminal) 
             report.hint(f"{code}: {text}", fix)
 
 
-def place_of(url: str) -> Place:
-    """Return the machine of a URL; raise OptionsError for another text."""
+def place_of(url: str, env: Sequence[str] = ()) -> Place:
+    """Return the machine of a URL; raise OptionsError for another text, and for a name without a variable here."""
     from hackamore.transports.remote import SSH, Container
 
+    if not set(env) <= set(os.environ):  # not shown: it may be NAME=VALUE
+        raise OptionsError("--env names a variable that is not set here. Give names, without values.", field="env")
     if found := _SSH_URL.fullmatch(url):
         host, port, below_home, folder = found.groups()
         arguments = ["-p", port] if port else []
-        return SSH(re.sub(r"[\[\]]", "", host), cwd=below_home or folder, arguments=arguments)
+        return SSH(re.sub(r"[\[\]]", "", host), cwd=below_home or folder, arguments=arguments, env=env)
     if found := _CONTAINER_URL.fullmatch(url):
         runtime, attach, name = found.groups()
-        return Container(attach=name, runtime=runtime) if attach else Container(name, runtime=runtime)
+        return Container(attach=name, runtime=runtime, env=env) if attach else Container(name, runtime=runtime, env=env)
     raise OptionsError(
         f"--over {escape_terminal(url, 200)!r} is not ssh://[USER@]HOST[:PORT][/FOLDER], RUNTIME://IMAGE or RUNTIME+exec://CONTAINER."
     )
@@ -244,7 +246,6 @@ def _own_folder(report: _Report) -> str | None:
 
 
 def _ask_version(options: Options, found: FoundCLI, plan: LaunchPlan, report: _Report) -> None:
-    session = bool(report.facts["launch"]["bidirectional_because_of"])
     try:
         try:
             answer = ask_version(plan, options.timeouts.version_check, ShortRun(secrets.token_hex(16)))
@@ -253,8 +254,8 @@ def _ask_version(options: Options, found: FoundCLI, plan: LaunchPlan, report: _R
         version = CLIVersion.parse(answer) if isinstance(answer, str) else None
         report.facts["cli"]["version"] = str(version) if version else None
         # Strict, regardless of the option: this report is for finding problems.
-        for warning in fitted(plan, answer, "strict", session=session)[1]:
-            report.hint(str(warning), "Run `claude --version` by hand.")
+        for each in fitted(plan, answer, "strict", session=bool(report.facts["launch"]["bidirectional_because_of"]))[1]:
+            report.hint(str(each), "Run `claude --version` by hand.")
     except StartError as error:
         if options.version_check == "skip":
             report.hint(str(error), "The option version_check='skip' starts this CLI without the check.")
@@ -314,8 +315,7 @@ def _look_for_traps(options: Options, plan: LaunchPlan, report: _Report) -> None
         report.hint("The CLI has no HOME.", "Set HOME, or CLAUDE_CONFIG_DIR, for its settings and sessions.")
     if not environment.get("PATH"):
         report.hint("The CLI has no PATH, so its Bash tool finds few programs.", "Pass PATH on with `inherit_env`.")
-    folder = report.facts["launch"]["cwd"]
-    if folder is not None and not os.access(folder, os.W_OK):
+    if (folder := report.facts["launch"]["cwd"]) is not None and not os.access(folder, os.W_OK):
         report.hint("The working directory is not writable.", "Pass another one with --cwd if tools must edit files.")
 
 

@@ -283,3 +283,8 @@ def test_urls_of_machines(url: str, argv: list[str], folder: str | None) -> None
 def test_urls_that_are_none(hackamore: Command, url: str) -> None:
     (problem,) = report(hackamore, "--over", url, code=2)["problems"]
     assert "is not ssh://[USER@]HOST" in problem["problem"]
+
+
+def test_variables_are_for_another_machine(hackamore: Command) -> None:
+    (problem,) = report(hackamore, "--env", "PATH", code=2)["problems"]
+    assert problem["problem"].startswith("--over '' is not ssh://")

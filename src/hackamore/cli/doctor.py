@@ -147,8 +147,8 @@ def _version_of(found: FoundCLI) -> str | None:
 def _examine(given: Mapping[str, Any], report: _Report, terminal: Terminal) -> None:
     try:
         options = build_options(given, partial=False)
-        if (url := given.get("over")) is not None:
-            _look_over(place_of(url, given.get("env") or ()), options, report, terminal)
+        if (url := given.get("over")) is not None or given.get("env"):
+            _look_over(place_of(url or "", given.get("env") or ()), options, report, terminal)
             return
     except OptionsError as error:
         report.problem(str(error), "Fix this option, then run `hackamore doctor` again.", USAGE)

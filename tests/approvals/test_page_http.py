@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
+import time
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -298,6 +299,35 @@ def test_a_slow_client_does_not_keep_others_out(served: Served) -> None:
         assert served.request("GET", "requests")[0] == 200
     for each in opened:
         each.close()
+
+
+def test_no_request_uses_the_database_of_a_server_that_is_closed(approvals: Approvals) -> None:
+    over: list[int] = []
+    with serving(approvals) as served:
+        respond, port = served.server.page.respond, served.server.port
+        begun = threading.Event()
+
+        def slowly(*given: Any) -> Any:
+            begun.set()
+            until = time.monotonic() + patience(5)
+            while port_is_open(port) and time.monotonic() < until:
+                time.sleep(0.001)  # another thread closes it
+            responses = [respond(*given) for _ in range(20)]
+            over.append(responses[-1].status)
+            return responses[-1]
+
+        served.server.page.respond = slowly  # type: ignore[assignment, method-assign]
+        connection = socket.create_connection(("127.0.0.1", port), patience(20))
+        cookie = served.headers["Cookie"]
+        connection.sendall(f"GET /requests HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nCookie: {cookie}\r\n\r\n".encode())
+        assert begun.wait(patience(20))
+    assert over == [200]
+    connection.close()
+
+
+def port_is_open(port: int) -> bool:
+    with socket.socket() as one:
+        return one.connect_ex(("127.0.0.1", port)) == 0
 
 
 def test_a_database_that_fails_is_reported_without_its_place(

@@ -34,7 +34,7 @@ class LoopbackServer(ThreadingHTTPServer):
     allow_reuse_address = True
 
     def __init__(self, handler: type[LoopbackHandler], port: int = 0) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
         self._open: dict[socket.socket, bool] = {}  # the connections, and whether they have sent a whole request
         super().__init__(("127.0.0.1", port), handler)
         self.port: int = int(self.server_address[1])
@@ -55,18 +55,17 @@ class LoopbackServer(ThreadingHTTPServer):
         if closed is request:
             self.shutdown_request(request)
         else:
-            arguments = (request, client_address)
-            threading.Thread(
-                target=self.process_request_thread, args=arguments, name="hackamore-page", daemon=True
-            ).start()
+            args = (request, client_address)
+            threading.Thread(target=self.process_request_thread, args=args, name="hackamore-page", daemon=True).start()
 
     def server_close(self) -> None:
-        """Close the port and all connections: their threads end."""
+        """Close the port and all connections, and wait for their requests: what they look at may be closed next."""
         super().server_close()
         with self._lock:
             for each in self._open:
                 with suppress(OSError):
                     each.shutdown(socket.SHUT_RDWR)
+            self._lock.wait_for(lambda: not self._open, REQUEST_SECONDS)
 
     def asked(self, connection: socket.socket) -> None:
         """Mark a connection that has sent a whole request."""
@@ -80,6 +79,7 @@ class LoopbackServer(ThreadingHTTPServer):
         finally:
             with self._lock:
                 self._open.pop(request, None)
+                self._lock.notify_all()
 
     def handle_error(self, request: socket.socket | tuple[bytes, socket.socket], client_address: Any) -> None:
         """Log an error of a request. Those of the connection are none: a browser that went away."""

@@ -177,10 +177,10 @@ class Courier:
 
     def close(self) -> None:
         """End the threads. A last round of a few seconds sends what is due; a notifier that hangs is not waited for."""
-        with self._lock:
+        with self.working(), self._lock:  # one that rests begins again
             self._until = time.monotonic() + _LAST_SECONDS
             self.ended.set()
-            hearts = list(self._hearts.values()) if self._pid == os.getpid() else []
+            hearts = list(self._hearts.values())
         for heart in hearts:
             heart.stop()
         for heart in hearts:

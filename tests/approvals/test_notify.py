@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -29,7 +30,7 @@ from hackamore.storage.postgres_store import open_store
 from tests.approvals.announced import COMMAND, REASON, ask, call
 from tests.approvals.receiving import SECRET, Receiver
 from tests.contract import shows
-from tests.support.leaks import nothing_left
+from tests.support.leaks import join_library_threads, nothing_left
 from tests.support.patience import patience
 
 if TYPE_CHECKING:
@@ -199,17 +200,36 @@ def test_question_and_answer_are_announced_while_a_callback_waits_and_no_thread_
 
 
 @shows("approvals.notify.events")
-def test_a_request_that_nobody_answers_is_announced_again_and_its_end_too(opened: Any, place: str) -> None:
+def test_a_request_that_nobody_answers_is_announced_again_and_its_end_too(
+    opened: Any, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SimpleNamespace(now=time.time(), monotonic=time.monotonic)
+    clock.time = lambda: clock.now
+    monkeypatch.setattr("hackamore.approvals.approvals.time", clock)
     notifier = Noting()
-    approvals = opened(place, hold=0, notify=[notifier], remind=0.2, timeout=1.5)
+    approvals = opened(place, hold=0, notify=[notifier], remind=100, timeout=1_000)
+    approvals._courier.clock = clock.time  # noqa: SLF001
     ask(approvals)
-    until = time.monotonic() + patience(30)
-    while "expired" not in notifier.events:
-        assert time.monotonic() < until
-        approvals.deliver(0.1)
+    for seconds, event in ((0, "asked"), (100, "reminder"), (900, "expired")):
+        clock.now += seconds
+        until = time.monotonic() + patience(30)
+        while event not in notifier.events:
+            assert time.monotonic() < until
+            approvals.deliver(0)  # a thread of the callback may have been faster
     assert notifier.events == ["asked", "reminder", "expired"]
     assert (notifier.got[2]["answer"], notifier.got[2]["answered_by"]) == ("deny", "deadline")
     assert approvals.deliver(0) == 0
+
+
+@shows("approvals.notify.events")
+def test_an_answer_that_no_callback_waits_for_is_announced_by_close(opened: Any) -> None:
+    notifier = Noting()
+    approvals = opened(hold=0, notify=[notifier])
+    request = ask(approvals)
+    assert join_library_threads() == []  # those of the callback rest
+    approvals.answer(request.id, Allow(), by="ada")
+    approvals.close()
+    assert notifier.events == ["asked", "answered"]
 
 
 @shows("approvals.notify.events")

@@ -18,10 +18,11 @@ from hackamore.checked.functions import Reach
 from hackamore.permissions import decode_permission_request
 from hackamore.pool import ConversationHibernated
 from hackamore.testing import Repeat, Reply, ScriptedModel, ToolCall
+from hackamore.transports.process.processes import descendants
 from tests.answering.test_dialogs import SERVER
 from tests.approvals.waiting import LOST, start, wait_until, writer
 from tests.contract import shows
-from tests.support.leaks import alive
+from tests.support.leaks import alive, wait_gone
 from tests.support.patience import patience
 from tests.support.talking import got
 
@@ -172,9 +173,11 @@ def test_the_answer_continues_a_conversation_of_a_killed_program(
                     lambda: any("tool_use" in path.read_text() for path in transcripts.rglob("*.jsonl")), "no call"
                 )
         finally:
+            family = [pid for pid, _ in descendants(program.pid)]
             program.send_signal(signal.SIGKILL)
             program.wait()
         if not kept:
+            assert all(map(wait_gone, family))  # the CLI may write until it is killed as well
             for path in transcripts.rglob("*.jsonl"):
                 path.unlink()
         assert approvals.claim() is None

@@ -157,7 +157,8 @@ def test_a_version_that_does_not_come() -> None:
         "claude": '#!/bin/sh\n[ "$1" = --version ] || exit 4\n/bin/sleep 1000 &\nwait\n',
     }
     with Sshd(programs=programs) as far:
-        report = SSH(far.host, arguments=far.ssh_arguments).check_sync()
+        # The seconds of a silence over there are as short as those of the version.
+        report = SSH(far.host, arguments=far.ssh_arguments, heartbeat=3_600).check_sync()
         assert codes(report) == ["no-version", "no-start"], report
         assert "no answer within 20 s" in report.findings[0].text
         assert all(map(wait_gone, far.children()))

@@ -126,6 +126,7 @@ def test_a_machine_on_which_a_start_failed_is_avoided(
     shell: Shell, claude_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machines = Machines(Command(["false"], name="down"), Command(machine(tmp_path / "home")))
+    monkeypatch.setattr("hackamore.transports.remote.places.AVOIDED_SECONDS", 3_600.0)  # two sessions may take long
     with ScriptedModel(Reply("One."), Reply("Two.")) as model:
         options = Options(cli_path=claude_path, env=model.env)
 

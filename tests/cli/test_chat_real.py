@@ -244,12 +244,15 @@ def test_prompt_typed_while_another_runs(talk: Talking) -> None:
         assert chat.code() == 0
 
 
-def test_background_task(talk: Talking) -> None:
-    call = ToolCall("Bash", {"command": "sleep 0.5", "description": "build", "run_in_background": True})
+def test_background_task(talk: Talking, real_cli: RealCLI) -> None:
+    held = "until [ -e go ]; do sleep 0.05; done"
+    call = ToolCall("Bash", {"command": held, "description": "build", "run_in_background": True})
     with ScriptedModel(Reply(call), "It builds.", "It is built.") as model, talk(model, "--allow", "Bash") as chat:
         chat.until_prompt()
         chat.say("build")
-        assert "In the background: build" in chat.until("It is built.")
+        assert "In the background: build" in chat.until_prompt()
+        (real_cli.cwd / "go").touch()
+        chat.until("It is built.")
         assert "Background task completed" in chat.text
         chat.until_prompt()
         chat.type(CTRL_D)

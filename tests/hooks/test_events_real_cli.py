@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "hooks.md"
 BYPASS = "--permission-mode=bypassPermissions"
+SEEN = "until [ -e seen ]; do sleep 0.1; done"
+"""Ends once the event of a change has come."""
 
 
 class Case(NamedTuple):
@@ -84,12 +86,13 @@ CASES = [
     ),
     Case(
         "ConfigChange",
-        [bash('echo \'{"model":"x"}\' > .claude/settings.local.json; sleep 3'), Repeat("Done.")],
+        [bash(f'echo \'{{"model":"x"}}\' > .claude/settings.local.json; {SEEN}'), Repeat("Done.")],
         files={".claude/settings.json": "{}"},
     ),
     Case(
         "FileChanged",
-        [bash("sleep 1; echo 1 > watched; sleep 2"), Repeat("Done.")],
+        # It may not be watched yet. The CLI waits for a second in which nothing is written.
+        [bash(f"(while sleep 3; do date >watched; done) & {SEEN}; kill $!"), Repeat("Done.")],
         ["/clear", "Go"],
         files={"watched": "0"},
     ),
@@ -119,6 +122,8 @@ def test_the_events_fire_and_are_read_whole(real_cli: RealCLI, case: Case) -> No
 
     def answer(asked: HookInput, context: object) -> HookOutput | None:
         match asked.wire_event:
+            case "ConfigChange" | "FileChanged":
+                (real_cli.cwd / "seen").touch()
             case "WorktreeCreate":
                 return HookOutput(worktree_path=str(tree))
             case "SessionStart":

@@ -231,8 +231,8 @@ def test_an_interrupt_takes_an_open_permission_question_back(drive: Any) -> None
 
 
 @shows("session.idle.background")
-def test_the_background_outlives_the_result_and_is_waited_for(drive: Any) -> None:
-    script = (Reply(bash("sleep 1; echo done", run_in_background=True)), "Started.", "It is done.")
+def test_the_background_outlives_the_result_and_is_waited_for(drive: Any, real_cli: RealCLI) -> None:
+    script = (Reply(bash(f"{HELD}; echo done", run_in_background=True)), "Started.", "It is done.")
     with ScriptedModel(*script) as model, drive(model, *ALL_ALLOWED) as driver:
         ready(driver)
         turn = driver.connection.conversation.send_prompt("go")
@@ -240,6 +240,7 @@ def test_the_background_outlives_the_result_and_is_waited_for(drive: Any) -> Non
         driver.until(lambda: driver.connection.conversation.activity is SessionActivity.IDLE)
         assert not driver.connection.conversation.quiet
         assert driver.connection.conversation.background_tasks
+        release(driver, real_cli)
         driver.connection.outbox.close_input()
         assert not driver.connection.input_may_close
         driver.until(lambda: driver.connection.input_may_close)
@@ -438,7 +439,7 @@ def test_a_subagent_in_the_background_is_waited_for(drive: Any) -> None:
 @shows("session.turns.nobodys")
 def test_a_prompt_that_comes_while_the_cli_works_for_itself_gets_its_result(drive: Any, real_cli: RealCLI) -> None:
     script = (
-        Reply(bash("sleep 0.3; echo done", run_in_background=True)),
+        Reply(bash(f"{HELD}; rm released; echo done", run_in_background=True)),
         "Started.",
         Reply(bash(f"touch begun; {HELD}")),
         "Both.",
@@ -447,6 +448,7 @@ def test_a_prompt_that_comes_while_the_cli_works_for_itself_gets_its_result(driv
         ready(driver)
         first = driver.connection.conversation.send_prompt("go")
         driver.until(over(driver, first))
+        release(driver, real_cli)
         driver.until((real_cli.cwd / "begun").exists)
         second = driver.connection.conversation.send_prompt("and this")
         release(driver, real_cli)

@@ -290,8 +290,9 @@ def test_an_interrupt_while_a_question_is_open(shell: Shell, driving: Driving) -
 
 
 @shows("session.life.views", "session.cursors.messages", "session.idle.background", "control.operations.finish")
-def test_a_background_task_outlives_the_result(shell: Shell, driving: Driving) -> None:
-    script: list[Any] = [bash("sleep 1; echo done", run_in_background=True), "Started.", "It is done."]
+def test_a_background_task_outlives_the_result(shell: Shell, driving: Driving, real_cli: RealCLI) -> None:
+    held = "until [ -e go ]; do sleep 0.05; done"
+    script: list[Any] = [bash(f"{held}; echo done", run_in_background=True), "Started.", "It is done."]
 
     async def scenario() -> None:
         with ScriptedModel(*script) as model:
@@ -300,6 +301,7 @@ def test_a_background_task_outlives_the_result(shell: Shell, driving: Driving) -
                 turn = await got(session.send("go"))
                 assert await texts(turn) == ["Started."]
                 assert session.background_tasks
+                (real_cli.cwd / "go").touch()
                 await got(session.wait_idle())
                 assert not session.background_tasks
                 await got(session.finish())

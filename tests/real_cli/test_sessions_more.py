@@ -18,6 +18,7 @@ from tests.support.talking import Running, each, first, got, raised, texts, unti
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from pathlib import Path
 
     from hackamore.testing import ModelRequest
     from tests.conftest import RealCLI
@@ -239,14 +240,18 @@ def test_rewinding_step_by_step(shell: Shell, driving: Driving, real_cli: RealCL
 # -- work that outlives the result -------------------------------------------------------------------------------------
 
 
-async def idle_exactly_then(shell: Shell, session: Any, prompt: str, answers: list[str]) -> None:
-    """Send a prompt; `wait_idle` must return after the last answer, and at once then."""
+HELD = "until [ -e go ]; do sleep 0.05; done"
+
+
+async def idle_exactly_then(shell: Shell, session: Any, prompt: str, go: Path, answers: list[str]) -> None:
+    """Send a prompt, then let the held command end; `wait_idle` must return after the last answer, and at once then."""
     everything = session.messages()
     came: list[tuple[float, Any]] = []
     turn = await got(session.send(prompt))
     await got(turn.result())
     assert session.background_tasks
     assert session.activity is not SessionActivity.UNKNOWN
+    go.touch()
 
     async def look() -> None:
         async for message in each(everything):
@@ -265,15 +270,16 @@ async def idle_exactly_then(shell: Shell, session: Any, prompt: str, answers: li
     assert [message.result for _, message in results] == answers
     last = max(when for when, message in came if isinstance(message, (AssistantMessage, UserMessage, ResultMessage)))
     # The reader and the waiter are two: either may be told first.
-    assert -0.2 < returned - last < 2.0
+    assert -patience(0.2) < returned - last < patience(2)
 
 
 def test_a_shell_that_outlives_the_result(shell: Shell, driving: Driving, real_cli: RealCLI) -> None:
     async def scenario() -> None:
-        script: list[Any] = [bash("sleep 1; touch built", run_in_background=True), "It builds.", "It is built."]
+        script: list[Any] = [bash(f"{HELD}; touch built", run_in_background=True), "It builds.", "It is built."]
         with ScriptedModel(*script) as model:
             async with Running(shell, driving(model, **BYPASS)) as session:
-                await idle_exactly_then(shell, session, "build", ["It builds.", "It is built."])
+                go = real_cli.cwd / "go"
+                await idle_exactly_then(shell, session, "build", go, ["It builds.", "It is built."])
         assert (real_cli.cwd / "built").exists()
 
     shell.play(scenario)
@@ -281,12 +287,11 @@ def test_a_shell_that_outlives_the_result(shell: Shell, driving: Driving, real_c
 
 def test_a_subagent_that_outlives_the_result(shell: Shell, driving: Driving, real_cli: RealCLI) -> None:
     async def scenario() -> None:
-        stall = Stall(seconds=0.5, then=bash("touch seen"))
-        with ScriptedModel(
-            agent("Look."), "It looks.", "It has looked.", subagents={"Look.": [stall, "Seen."]}
-        ) as model:
+        looks: list[Any] = [bash(f"{HELD}; touch seen"), "Seen."]
+        with ScriptedModel(agent("Look."), "It looks.", "It has looked.", subagents={"Look.": looks}) as model:
             async with Running(shell, driving(model, **BYPASS)) as session:
-                await idle_exactly_then(shell, session, "look", ["It looks.", "It has looked."])
+                go = real_cli.cwd / "go"
+                await idle_exactly_then(shell, session, "look", go, ["It looks.", "It has looked."])
         assert (real_cli.cwd / "seen").exists()
 
     shell.play(scenario)

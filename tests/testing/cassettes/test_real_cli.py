@@ -233,6 +233,7 @@ def test_header_and_long_texts(real_cli: RealCLI, tmp_path: Path) -> None:
 def test_interrupts_background_work_and_operations(real_cli: RealCLI, tmp_path: Path) -> None:
     """What one shell recorded is replayed by all: ids of ours that are sent again (`rewind_files`) are today's."""
     tape = tmp_path / "tape.jsonl"
+    held = "until [ -e go ]; do sleep 0.05; done"
 
     def talk(shell: Shell, options: Options) -> list[Any]:
         found: list[Any] = []
@@ -248,6 +249,7 @@ def test_interrupts_background_work_and_operations(real_cli: RealCLI, tmp_path: 
                     found.append((result.terminal_reason, turn.state.name))
                     await got(session.wait_idle())
                     found.append((await got((await got(session.send("in the background"))).result())).result)
+                    (real_cli.cwd / "go").touch()
                     await got(session.wait_idle())
                     found.append((await got(session.get_context_usage())).max_tokens)
                     turn = await got(session.send("write"))
@@ -261,7 +263,7 @@ def test_interrupts_background_work_and_operations(real_cli: RealCLI, tmp_path: 
 
     script: list[Any] = [
         Reply("x" * 5_000, chunk=10, delay=0.05),
-        Reply(ToolCall("Bash", {"command": "sleep 0.5", "description": "d", "run_in_background": True})),
+        Reply(ToolCall("Bash", {"command": held, "description": "d", "run_in_background": True})),
         "Started.",
         "It is done.",
         Reply(ToolCall("Write", {"file_path": str(real_cli.cwd / "made.txt"), "content": "x"})),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pwd
 import shutil
@@ -25,11 +26,17 @@ class Missing(Exception):
     """The program is not on this machine."""
 
 
+_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 20
+_PORTS = itertools.cycle(itertools.chain(range(start := os.getpid() % 1_000, 1_000), range(start)))
+
+
 def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
+    """Return a port for a server that starts later. The system gives it to nobody meanwhile: it chooses among those above 32,767."""
+    for number in _PORTS:
+        with socket.socket() as found, suppress(OSError):
+            found.bind(("127.0.0.1", port := 10_000 + 1_000 * _WORKER + number))
+            return port
+    raise AssertionError
 
 
 def find(name: str, *folders: str) -> str:

@@ -13,6 +13,7 @@ from acp.client.connection import ClientSideConnection
 
 from hackamore.serving.acp.host import Agent
 from hackamore.serving.acp.wire import StdioWire
+from tests.support.patience import patience
 
 Rule = Callable[[str, schema.ToolCallUpdate, list[schema.PermissionOption]], Any]
 
@@ -112,7 +113,7 @@ async def piped(agent: Agent) -> AsyncIterator[tuple[asyncio.StreamWriter, async
         yield writer, reader
     finally:
         writer.close()
-        await asyncio.wait_for(serving, 30)
+        await asyncio.wait_for(serving, patience(30))
         reader._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001 - it has no other end
 
 

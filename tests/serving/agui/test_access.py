@@ -28,6 +28,7 @@ from tests.contract import shows
 from tests.serving.agui.calling import Answer, Client
 from tests.serving.agui.conftest import Serve
 from tests.support.examples import examples
+from tests.support.patience import patience
 
 pytestmark = pytest.mark.anyio
 HELLO = Script().user().says("1").user().says("2")
@@ -208,7 +209,7 @@ async def test_values_of_any_type_are_answered(changes: dict[str, Any], role: An
     client = Client(agui.app(pool))
     base = client.given(messages=[{"id": "1", "role": role, "content": content}])
     for body in (base, {**client.given(), **changes}):
-        with anyio.fail_after(10):
+        with anyio.fail_after(patience(10)):
             answer = await client.request(json.dumps(body).encode("utf-8", "surrogatepass"))
         assert answer.status in (400, 404, 500), (body, answer.body)
         assert answer.code in ("invalid_request", "interrupt_unknown", "internal_error")

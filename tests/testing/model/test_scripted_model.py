@@ -191,7 +191,7 @@ def test_closing_ends_every_answer_at_once(step: Stall | Reply) -> None:
         model.wait_for_requests(1)
         started = time.monotonic()
         model.close()
-        assert time.monotonic() - started < 1
+        assert time.monotonic() - started < patience(5)
     assert set(threading.enumerate()) <= before
 
 

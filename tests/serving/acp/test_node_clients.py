@@ -47,7 +47,8 @@ class Acpx:
         path = {"PATH": os.environ["PATH"], "HACKAMORE_CLI_PATH": real_cli.cli_path, "HOME": home}
         self._env = real_cli.env(model) | path
         self._command = [node, str(PACKAGES / "acpx/dist/cli.js"), "--agent", str(agent), "--cwd", str(real_cli.cwd)]
-        self._command += ["--ttl", "1", "--timeout", "60"]
+        # So long it keeps an agent that has nothing to do: until the test has killed it.
+        self._command += ["--ttl", str(round(patience(3))), "--timeout", "60"]
 
     def __call__(self, *arguments: str, code: int | None = 0) -> str:
         for _ in range(5):

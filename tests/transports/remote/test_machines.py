@@ -42,7 +42,7 @@ def test_its_processes_are_known_and_end_with_it() -> None:
             assert process.stdout is not None
             assert process.stdout.readline() == b"on\n"
             children = far.children()
-            assert [far.host, len(far.connections())] == ["far", 2]
+            assert eventually(lambda: len(far.connections()) == 2)  # that of the first look at the port may just end
             process.kill()
         far.close()
     assert len(children) == 2

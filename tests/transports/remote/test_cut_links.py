@@ -69,7 +69,7 @@ class Link(NamedTuple):
 
 def heartbeat() -> float:
     """Return how long the links of a test may be silent: none is to be lost before it is cut, because the machine is busy."""
-    return round(3 + patience(1))
+    return round(1 + patience(1))
 
 
 def link_to(far: Sshd) -> Link:

@@ -194,6 +194,7 @@ class PoolRunner:
         )
         self._registry = registry
         self._transport = transport
+        self._far: Callable[[object], str] | None = getattr(transport, "conversation_folder", None)
         self._slots: weakref.WeakKeyDictionary[PooledSession, Slot] = weakref.WeakKeyDictionary()
         self._planned: float | None = None
         self._measure_at: float | None = None if limits.memory is None else 0.0
@@ -289,9 +290,8 @@ class PoolRunner:
             return
         life = slot.life
         with self.seam.lock:
-            pid = life.transport.pid
-            process = None if pid is None else process_name(pid)
-            cwd = _folder(life.core.options)
+            process = None if (pid := life.transport.pid) is None else process_name(pid)
+            cwd = _folder(life.core.options.cwd, self._far)
             self.core.started(slot, time.monotonic(), cwd=cwd, resumed=resumed, process=process)
         note = _Note(self, slot)
         with life.seam.lock:
@@ -333,7 +333,7 @@ class PoolRunner:
     def _options(self, job: jobs.Start, resume: bool) -> Options:
         fields: dict[str, Any] = dict(job.slot.cold)
         fields["resume" if resume else "session_id"] = job.session_id
-        if job.cwd and not fields.get("cwd") and not self.core.base.cwd and os.path.isdir(job.cwd):
+        if not self._far and job.cwd and not fields.get("cwd") and not self.core.base.cwd and os.path.isdir(job.cwd):
             fields["cwd"] = job.cwd
         return self.core.base.replace(**fields)
 
@@ -1184,8 +1184,8 @@ def _is_name(key: object) -> bool:
     return isinstance(key, str) and bool(key)
 
 
-def _folder(options: Options) -> str:
-    return os.path.abspath(options.cwd or os.getcwd())
+def _folder(cwd: str | os.PathLike[str] | None, far: Callable[[object], str] | None) -> str:
+    return os.path.abspath(cwd or os.getcwd()) if far is None else far(cwd)
 
 
 def _check_number(name: str, value: object, least: int) -> None:

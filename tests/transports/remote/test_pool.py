@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import anyio
+import pytest
 
 import hackamore
 from hackamore import Options
@@ -14,10 +15,16 @@ from tests.support.machines import Sshd, eventually
 from tests.support.patience import patience
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.support.shell import Shell
 
 
-def test_conversations_continue_over_there(far: Sshd, shell: Shell) -> None:
+def test_conversations_continue_over_there(
+    far: Sshd, shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.chmod(0o700)
+    monkeypatch.chdir(tmp_path)  # the user over there has no such folder
     place = SSH(far.host, arguments=far.ssh_arguments, cwd=str(far.work))
 
     async def scenario(model: ScriptedModel) -> None:
@@ -28,6 +35,7 @@ def test_conversations_continue_over_there(far: Sshd, shell: Shell) -> None:
                 async with pool.conversation(key) as session:
                     await (await session.send(f"I am {key}.")).result(timeout=patience(60))
             assert pool.stats().live <= 2
+            assert {each.cwd for each in await pool.conversations()} == {str(far.work)}
 
     with ScriptedModel(*["Hello."] * 4) as model:
         anyio.run(scenario, model, backend="trio" if shell.backend == "trio" else "asyncio")

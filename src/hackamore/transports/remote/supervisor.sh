@@ -87,7 +87,7 @@ copy() {
     exec 5<&-
     tee= tail=
     trap 'kill $tee $tail 2>/dev/null; exit 0' TERM
-    (exec 3<&- 6>&- 8>&- >"$H_DIR/last" 2>/dev/null && exec tail -c 64 <&7) &
+    (exec 2>/dev/null 3<&- 6>&- 8>&- >"$H_DIR/last" && exec tail -c 64 <&7) &
     tail=$!
     (exec >&6 6>&- 2>/dev/null && exec tee "$H_DIR/tail" <&3) & # it has a reader of its own, 7: else its open could wait for ever
     tee=$!
@@ -95,11 +95,11 @@ copy() {
     wait "$tee"
     if [ $? -gt 128 ]; then # SIGPIPE: the CLI has closed its stdin. Whether the link lives is still to be seen.
         tell deaf
-        (exec >"$H_DIR/last" 2>/dev/null && exec tail -c 64 <&3) &
+        (exec 2>/dev/null >"$H_DIR/last" && exec tail -c 64 <&3) &
         tail=$!
     fi
     wait "$tail"
-    : >"$H_DIR/ended"
+    { : >"$H_DIR/ended"; } 2>/dev/null # the folder goes as soon as the CLI has ended
     cut later
 }
 

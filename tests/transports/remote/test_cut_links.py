@@ -210,7 +210,7 @@ def one_cut(number: int, far: Sshd, model: ScriptedModel) -> Took:
     took = Took(name, came_at - cut_at[0], empty)
     silence = silence if WAYS[name].silent else 0.0
     # The links are looked at six times in a silence.
-    assert took.error < silence * 7 / 6 + patience(5), took
+    assert took.error < (5 if STORM else silence * 7 / 6 + patience(5)), took
     assert took.empty < silence * 4 / 3 + patience(5), took
     return took
 

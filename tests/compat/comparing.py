@@ -13,9 +13,10 @@ _ID = re.compile(
 _TIME = re.compile(r"\b20\d\d-\d\d-\d\dT[\d:.]+Z?")
 _LENGTHS = (
     "duration_ms duration_api_ms ttft_ms ttft_stream_ms time_to_request_ms totalDurationMs durationMs durationSeconds pid end_time "
-    "retry_delay_ms"
+    "retry_delay_ms tokens totalTokens percentage attachmentTokens toolResultTokens userMessageTokens gridRows"
 )
-"""Numbers that differ from run to run."""
+"""Numbers that differ from run to run: times, and estimates of a context that has times and names made of random words."""
+_ESTIMATES = re.compile(r"(?<=\| )<?~?\s?[\d.]+[km]?(?: \| [\d.]+%)?(?= \|)|(?<=\*\*Tokens:\*\* )\S+")
 _FOLDER = re.compile(
     r"(?:claude-resume|hackamore-session)-\w+|-blob-\d+-\w+|plans/[\w-]+\.md|/tmp/cc-socks[-\d]*/\d+|/tmp/claude-\d+|/[^\s\"']*?/package-[ab]/\d+|-[\w-]*?-package-[ab]-\d+"
 )
@@ -29,6 +30,11 @@ class Same:
 
     def value(self, value: Any) -> Any:
         if isinstance(value, dict):
+            # The largest estimate comes first.
+            by_name = {
+                name: sorted(value[name], key=lambda one: one["name"]) for name in value if name.endswith("ByType")
+            }
+            value = value | by_name
             return {
                 self.text(name): "a number" if name in _LENGTHS.split() and inner is not None else self.value(inner)
                 for name, inner in value.items()
@@ -39,6 +45,7 @@ class Same:
 
     def text(self, text: str) -> str:
         text = _FOLDER.sub("FOLDER", text)
+        text = _ESTIMATES.sub("...", text) if text.startswith("## Context Usage") else text
         text = re.sub(r"duration_ms: \d+|\((?:API|wall)\): +\S+|\b127\.0\.0\.1:\d+", "...", _TIME.sub("TIME", text))
         return _ID.sub(lambda found: self.ids.setdefault(found.group(), f"id {len(self.ids) + 1}"), text)
 

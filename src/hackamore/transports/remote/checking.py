@@ -150,7 +150,7 @@ class _Check:
                 self.add("noisy-shell", noise.split("\n")[0])
             self.step("Looking around")
             at, since = time.time(), time.monotonic()
-            await transport.send(b"\n")
+            await transport.send(b"now\n")
             async for line in _Lines(transport):
                 key, _, value = line.decode("utf-8", "replace").partition(" ")
                 if key == "clock" and value.isdecimal():

@@ -168,6 +168,7 @@ class LinkChild(Child):
         self.first: First = first
         self.output: Output = Output(first.tag)
         self.heartbeat: float = heartbeat
+        self.fed: bool = far.stdin is None  # a sign of life before the prompt would be counted as a part of it
         self.heard_at: float = time.monotonic()
 
     def start(self) -> None:
@@ -195,7 +196,7 @@ class LinkChild(Child):
         """Send a sign of life, and end the link if none has come for too long."""
         if self.stopping or self.exited or self.output.state not in (State.CALLING, State.READY):
             return
-        if self.output.state is State.READY:
+        if self.fed:
             self.queue(b"" if self.input_waits else b"\n")
         # Output that the session has not read yet is a sign as well.
         if now - self.heard_at > self.heartbeat and self.output.state is State.READY and not self._has_output():
@@ -249,8 +250,7 @@ class Pulse:
         while True:
             with self._changed:
                 self._changed.wait(_TICK_SECONDS)
-                for link in [link for link in self._links if link.done.is_set()]:
-                    self._links.discard(link)
+                self._links = weakref.WeakSet(link for link in self._links if not link.done.is_set())
                 if not self._links:
                     self._thread = None
                     return
@@ -258,8 +258,9 @@ class Pulse:
             now = time.monotonic()
             for link in links:
                 # Six in a silence: one that is late, and a clock with whole seconds over there, leave enough.
-                if now >= beats.get(link, 0.0):
-                    beats[link] = now + max(_TICK_SECONDS, link.heartbeat / 6)
+                every = max(_TICK_SECONDS, link.heartbeat / 6)
+                if now >= beats.setdefault(link, now + every):
+                    beats[link] = now + every
                     try:
                         link.beat(now)
                     except Exception:

@@ -34,6 +34,7 @@ _AS_FILE = {
     "--append-system-prompt": "--append-system-prompt-file",
 }
 """Flags whose value may be a file, and the flag for that (2.1.330)."""
+_LOADING_SECONDS = 60  # without a new byte: then what is being loaded over there ends
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -74,7 +75,7 @@ def loaded(program: str, tag: str) -> tuple[str, bytes]:
     """Return the bootstrap for a shell program of any length, and the bytes that bring the program."""
     body = os.fsencode(program)
     name = f"hackamore-{secrets.token_hex(8)}"
-    loader = f"H_TAG={tag} H_NAME={name} H_SIZE={len(body)}\nH_UMASK=$(umask)\numask 077\n{_text('loader.sh')}"
+    loader = f"H_TAG={tag} H_NAME={name} H_SIZE={len(body)} H_PATIENCE={_LOADING_SECONDS}\n{_text('loader.sh')}"
     # One byte at a time: what follows belongs to others. `read` would do the same, and not on every shell.
     return f'eval "$(dd bs=1 count={len(loader)} 2>/dev/null)"', loader.encode("ascii") + body
 

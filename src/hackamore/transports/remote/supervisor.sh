@@ -35,21 +35,8 @@ marked() { grep -ls "$H_MARK" /proc/[0-9]*/environ 2>/dev/null | sed 's/[^0-9]//
 
 # The CLI and all below it. Its id may be another process's by now: only with the mark it is the one that was started.
 tree() {
-    if [ -r /proc/self/environ ]; then
-        grep -qs "$H_MARK" "/proc/$cli/environ" || return 0
-        grep -s '^PPid:' /proc/[0-9]*/status | sed 's|^/proc/\([0-9]*\)/status:PPid:[^0-9]*|\1 |'
-    else
-        ps -A -o pid= -o ppid=
-    fi | awk -v root="$cli" '
-        { below[$2] = below[$2] " " $1 }
-        $1 == root { todo[last = 1] = root }
-        END {
-            for (at = 1; at <= last; at++) {
-                print todo[at]
-                count = split(below[todo[at]], pids, " ")
-                for (i = 1; i <= count; i++) todo[++last] = pids[i]
-            }
-        }'
+    if [ -r /proc/self/environ ]; then grep -qs "$H_MARK" "/proc/$cli/environ" || return 0; fi
+    below "$cli"
 }
 
 sweep() {
@@ -116,6 +103,7 @@ guard() {
     every=$((H_SILENCE / 3))
     [ "$every" -gt 0 ] || every=1
     silences=$((H_SILENCE / every))
+    mkfifo "$H_DIR/try"
     : >"$H_DIR/seen"
     while nap 1; do
         [ -d "$H_DIR" ] || exit 0
@@ -130,8 +118,13 @@ guard() {
             continue
         fi
         rounds=$((rounds + 1))
+        # Each write into a FIFO changes its time. Not on every file system: so the first change arms it. One of its own, as a link may be
+        # silent from its first moment; a second after the file, since some shells compare whole seconds.
+        if [ "$rounds" -eq 1 ]; then
+            printf . 1<>"$H_DIR/try"
+            [ "$H_DIR/try" -nt "$H_DIR/seen" ] && armed=1
+        fi
         [ $((rounds % every)) -eq 0 ] || continue
-        # Each write into a FIFO changes its time. Not on every file system: so the first change arms it.
         if [ "$H_DIR/in" -nt "$H_DIR/seen" ]; then
             idle=0 armed=1
         else
@@ -160,6 +153,7 @@ esac
 find_program
 H_SETSID=$(command -v setsid)
 say ready
+H_READY=1
 # Who opens one end of a FIFO waits for the other: here both are opened, so that no process can wait for ever.
 exec 4<>"$H_DIR/in" 5<"$H_DIR/in" 6>"$H_DIR/in"
 exec 4<>"$H_DIR/tail" 7<"$H_DIR/tail" 8>"$H_DIR/tail"

@@ -149,9 +149,7 @@ class AsyncRemote(_Remote, AsyncChildProcess):
         with anyio.move_on_after(self._place.connect_seconds) as scope:
             while not self._hear(link):
                 await self._wait(link)
-        if link.output.state is State.LOST:
-            with anyio.move_on_after(_LAST_WORDS_SECONDS):
-                await super().wait_exit()
+        await self._last_words()
         try:
             if scope.cancelled_caught:
                 raise self._failure(link, timeout=True)
@@ -167,8 +165,7 @@ class AsyncRemote(_Remote, AsyncChildProcess):
             data, self._early = self._early, b""
             return data
         data = await super().receive()
-        if not data:
-            await self._last_words()
+        await self._last_words()
         self._ended(data)
         return data
 
@@ -178,8 +175,7 @@ class AsyncRemote(_Remote, AsyncChildProcess):
             if not take(data):
                 return None
         ended = await super().push_to(take)
-        if ended == b"":
-            await self._last_words()
+        await self._last_words()
         return self._ended(ended)
 
     async def _last_words(self) -> None:
@@ -188,6 +184,7 @@ class AsyncRemote(_Remote, AsyncChildProcess):
                 await super().wait_exit()
 
     async def end_input(self) -> None:
+        self._link.fed = True
         if self._one_shot:
             await anyio.lowlevel.checkpoint()
         else:
@@ -234,6 +231,7 @@ class SyncRemote(_Remote, SyncChildProcess):
         return self._ended(received)
 
     def end_input(self) -> None:
+        self._link.fed = True
         if not self._one_shot:
             super().end_input()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shlex
 import shutil
 import signal
 import subprocess
@@ -27,8 +28,9 @@ import pytest
 import hackamore
 from hackamore import LinkLostError, Options, sync
 from hackamore.testing import Repeat, Reply, ScriptedModel, ToolCall
+from hackamore.transports.base import LaunchPlan
 from hackamore.transports.process.processes import descendants
-from hackamore.transports.remote import SSH, Command
+from hackamore.transports.remote import SSH, Command, script
 from hackamore.transports.remote.link import LinkChild
 from tests.contract import shows
 from tests.support.leaks import command_line, parent
@@ -237,23 +239,60 @@ def test_nothing_is_left_and_the_session_continues(claude_path: str) -> None:
 
 
 @shows("remote.lost")
+@pytest.mark.parametrize("shell", ["dash", "bash", "ash"])
+def test_a_link_that_was_silent_from_its_first_moment_leaves_nothing(
+    claude_path: str, shell: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LinkChild, "beat", lambda link, now: None)
+    with Sshd(claude=claude_path, shell=shell) as far, ScriptedModel(Repeat(answer)) as model:
+        place = SSH(far.host, arguments=far.ssh_arguments, cwd=str(far.work), heartbeat=2)
+        options = Options(env=model.env, allowed_tools=["Bash"])
+        with pytest.raises(LinkLostError):
+            sync.run("Begin.", options, transport=place)
+        assert eventually(lambda: not far.children(), 60), far.lines()
+        assert far.files() == []
+
+
+@shows("remote.lost")
+@pytest.mark.parametrize("bytes_that_come", [1.0, 0.5], ids=["no prompt", "half a program"])
+@pytest.mark.parametrize("shell", ["dash", "bash", "ash"])
+def test_a_link_that_was_silent_before_its_cli_started_leaves_nothing(
+    shell: str, bytes_that_come: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(script, "_LOADING_SECONDS", 2)
+    plan = LaunchPlan(argv=("/bin/true",), environment={}, owners=("",), stdin=b"Begin.")
+    first = script.first_bytes(plan, script.Graces(2, 1, 1), str, "supervisor.sh")
+    with Sshd(shell=shell) as far:
+        line = ["ssh", *far.ssh_arguments, far.host, f"sh -c {shlex.quote(first.bootstrap)}"]
+        with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as near:
+            try:
+                assert near.stdin is not None
+                near.stdin.write(first.data[: int(len(first.data) * bytes_that_come)])
+                near.stdin.flush()
+                assert eventually(far.files, 60)
+                near.send_signal(signal.SIGSTOP)
+                assert eventually(lambda: not far.files() and not far.children(), 60), far.lines()
+            finally:
+                near.kill()
+
+
+@shows("remote.lost")
 def test_a_stopped_program_leaves_nothing_over_there_and_hears_of_it_later(far: Sshd) -> None:
     identity, silence = str(uuid.uuid4()), heartbeat()
     with ScriptedModel(Repeat(answer)) as model:
         words = [json.dumps(model.env), identity, far.host, str(far.work), str(silence), *far.ssh_arguments]
-        program = subprocess.Popen([sys.executable, "-c", PROGRAM, *words], stdout=subprocess.PIPE, text=True)
-        try:
-            assert eventually((far.home / "on").exists, 60)
-            stopped_at = time.monotonic()
-            program.send_signal(signal.SIGSTOP)
-            assert eventually(lambda: not far.children(), 60), far.lines()
-            assert time.monotonic() - stopped_at < silence * 4 / 3 + patience(5)
-            assert far.files() == []
-            program.send_signal(signal.SIGCONT)
-            said, _ = program.communicate(timeout=patience(30))
-        finally:
-            program.kill()
-            program.wait()
+        with subprocess.Popen([sys.executable, "-c", PROGRAM, *words], stdout=subprocess.PIPE, text=True) as program:
+            try:
+                assert eventually((far.home / "on").exists, 60)
+                stopped_at = time.monotonic()
+                program.send_signal(signal.SIGSTOP)
+                assert eventually(lambda: not far.children(), 60), far.lines()
+                assert time.monotonic() - stopped_at < silence * 4 / 3 + patience(5)
+                assert far.files() == []
+                program.send_signal(signal.SIGCONT)
+                said, _ = program.communicate(timeout=patience(30))
+            finally:
+                program.kill()
     assert (said.strip(), program.returncode) == (identity, 0)
 
 

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +16,12 @@ import anyio
 import pytest
 
 import hackamore
-from hackamore import Limits, Options, Timeouts
+from hackamore import Limits, Options, Timeouts, sync
 from hackamore.testing import Reply, ScriptedModel, ToolCall
 from hackamore.tools import tool, tool_server
 from hackamore.transports.base import LaunchPlan
 from hackamore.transports.remote import SSH, Command
+from hackamore.transports.remote.transports import AsyncRemote, SyncRemote
 from tests.contract import shows
 from tests.support.machines import Sshd, eventually
 from tests.support.patience import patience
@@ -182,3 +184,58 @@ def test_output_that_is_read_late(program: str, tmp_path: Path) -> None:
         read += len(data)
     assert (data, read, transport.wait_exit()) == (b"", BYTES, 7)
     transport.stop(turn_open=False)
+
+
+@shows("remote.volume")
+@pytest.mark.parametrize("blocking", [True, False])
+def test_a_prompt_that_is_sent_late_is_whole(
+    blocking: bool, claude_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Signs of life wait for it: over there they would be its first bytes, and its last ones would be cut off."""
+    kind: Any = SyncRemote if blocking else AsyncRemote
+    send = kind.send
+
+    def late(transport: Any, data: bytes) -> Any:
+        threading.Event().wait(1.5)  # a busy program; a sign of life each half second
+        return send(transport, data)
+
+    async def late_in_a_loop(transport: Any, data: bytes) -> None:
+        await late(transport, data)
+
+    monkeypatch.setattr(kind, "send", late if blocking else late_in_a_loop)
+    variables = ("env", "-i", f"HOME={tmp_path}", "PATH=/usr/bin:/bin")
+    with ScriptedModel("Hello.") as model:
+        place, options = Command(variables, heartbeat=3), Options(cli_path=claude_path, env=model.env)
+        if blocking:
+            sync.run("Begin.", options, transport=place)
+        else:
+            anyio.run(partial(hackamore.run, "Begin.", options, transport=place))
+        user = [message for message in model.requests_of("main")[0].body["messages"] if message["role"] == "user"]
+    assert user[-1]["content"][-1]["text"] == "Begin."
+
+
+SLOW = """
+import os, subprocess, sys, threading
+
+def copy():
+    while data := os.read(0, 4_000):
+        far.stdin.write(data)
+        far.stdin.flush()
+        threading.Event().wait(float(sys.argv[1]))
+
+far = subprocess.Popen(sys.argv[2:], stdin=subprocess.PIPE)
+threading.Thread(target=copy, daemon=True).start()
+os._exit(far.wait())
+"""
+
+
+@shows("remote.volume")
+@pytest.mark.timeout(120)
+def test_a_long_prompt_on_a_slow_link_is_no_silence(claude_path: str, tmp_path: Path) -> None:
+    words, silence = "word " * 40_000, round(1 + patience(1))
+    slow = [sys.executable, "-I", "-S", "-c", SLOW, str(silence / 20)]  # 50 parts: two and a half silences
+    variables = ("env", "-i", f"HOME={tmp_path}", "PATH=/usr/bin:/bin")
+    with ScriptedModel("Hello.") as model:
+        options = Options(cli_path=claude_path, env=model.env)
+        sync.run(words, options, transport=Command([*slow, *variables], heartbeat=silence))
+        assert words in str(model.requests_of("main")[0].body["messages"])

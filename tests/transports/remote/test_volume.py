@@ -186,7 +186,7 @@ def test_output_that_is_read_late(program: str, tmp_path: Path) -> None:
     transport.stop(turn_open=False)
 
 
-@shows("remote.volume")
+@shows("remote.prompts")
 @pytest.mark.parametrize("blocking", [True, False])
 def test_a_prompt_that_is_sent_late_is_whole(
     blocking: bool, claude_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -229,7 +229,7 @@ os._exit(far.wait())
 """
 
 
-@shows("remote.volume")
+@shows("remote.prompts")
 @pytest.mark.timeout(120)
 def test_a_long_prompt_on_a_slow_link_is_no_silence(claude_path: str, tmp_path: Path) -> None:
     words, silence = "word " * 40_000, round(1 + patience(1))

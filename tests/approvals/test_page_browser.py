@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from playwright.sync_api import Page
+    from playwright.sync_api import APIResponse, Page, Route
 
     from hackamore.approvals import ApprovalRequest
     from tests.traces.conftest import Opened, OpenPage
@@ -296,6 +296,33 @@ def test_keys(enter: Enter, asking: Asking) -> None:
     opened.press("a", "Escape")
     assert not page.evaluate("document.getElementById('keys').open")
     assert asking.approvals.get(two.id).answer is None
+    assert opened.errors == []
+
+
+@shows("approvals.page.keys")
+def test_what_the_page_read_before_an_answer_is_not_shown_after_it(enter: Enter, asking: Asking) -> None:
+    for each in ("one", "two"):
+        asking.permit("Bash", {"command": f"echo {each}"})
+    opened = enter()
+    page = opened.page
+    late: list[tuple[Route, APIResponse]] = []
+
+    def hold_the_first(route: Route) -> None:
+        if late or route.request.method != "GET":
+            route.continue_()
+        else:
+            late.append((route, route.fetch()))
+
+    page.route("**/request/*", hold_the_first)
+    opened.press("j", "j", "k")
+    opened.section("command")
+    opened.press("a")
+    state(page, "answered")
+    route, before = late[0]
+    with page.expect_event("requestfinished", lambda request: request == route.request):
+        route.fulfill(response=before)
+    page.evaluate("fetch('requests').then((answer) => answer.text())")
+    assert page.locator("#panel h2 .status").inner_text() in ("answered", "used")
     assert opened.errors == []
 
 

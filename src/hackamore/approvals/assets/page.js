@@ -12,7 +12,7 @@ const STATES = {
 };
 const KINDS = { tool: "tool", question: "question", plan: "plan", elicitation: "MCP server" };
 const PLACES = { session: "in this session", localSettings: "in local settings", projectSettings: "in project settings", userSettings: "in user settings" };
-const state = { view: "requests", rows: { requests: [], history: [] }, tags: {}, chosen: "", at: 0, shown: null, busy: false, wait: EVERY, read: 0 };
+const state = { view: "requests", rows: { requests: [], history: [] }, tags: {}, chosen: "", at: 0, shown: null, busy: false, wait: EVERY, read: 0, drawn: 0 };
 let timer = 0;
 
 // -- requests to the server -------------------------------------------------------------------------------------------
@@ -62,9 +62,11 @@ async function poll() {
 }
 
 async function load(id) {
+  const turn = ++state.drawn;
   const answer = await fetch(`request/${encodeURIComponent(id)}`, { cache: "no-store" });
-  if (state.chosen !== id) return;
-  if (answer.ok) draw(await answer.json());
+  const found = answer.ok ? await answer.json() : null;
+  if (state.drawn !== turn) return; // something newer was asked for, or is shown: this may be older than an answer
+  if (found) draw(found);
   else if (answer.status !== 404) throw new Error("Not connected");
   else {
     state.shown = null;
@@ -83,6 +85,7 @@ async function send(given, input) {
     if (answer.ok || answer.status === 409) {
       const found = await answer.json();
       if (state.chosen === shown.id) {
+        state.drawn += 1;
         draw(found.request, found.error);
         byId("panel").focus();
       }

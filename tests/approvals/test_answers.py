@@ -320,7 +320,7 @@ def test_sessions_of_no_known_conversation_share_nothing(opened: Callable[..., A
 
     async def scenario() -> None:
         request = partial(asked, conversation=None, session=unknown)
-        with anyio.move_on_after(0.5):
+        with anyio.move_on_after(patience(0.5)):
             await approvals.permit(request())
         assert await answered_with(approvals, request(), Deny("No.")) == Deny("No.")
 

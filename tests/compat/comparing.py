@@ -10,13 +10,13 @@ from typing import Any
 _ID = re.compile(
     r"\b0[0-9a-z]{8}-[0-9a-f]{8}\b|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}|\b(?:toolu|srvtoolu|msg|req)_\w+|\bagent-a[0-9a-f]{8,}|\ba[0-9a-f]{16}\b"
 )
-_TIME = re.compile(r"\b20\d\d-\d\d-\d\dT[\d:.]+Z?")
+_TIME = re.compile(r"\b20\d\d-\d\d-\d\d(?:T[\d:.]+Z?)?")
 _LENGTHS = (
     "duration_ms duration_api_ms ttft_ms ttft_stream_ms time_to_request_ms totalDurationMs durationMs durationSeconds pid end_time "
     "retry_delay_ms tokens totalTokens percentage attachmentTokens toolResultTokens userMessageTokens gridRows"
 )
 """Numbers that differ from run to run: times, and estimates of a context that has times and names made of random words."""
-_ESTIMATES = re.compile(r"(?<=\| )<?~?\s?[\d.]+[km]?(?: \| [\d.]+%)?(?= \|)|(?<=\*\*Tokens:\*\* )\S+")
+_ESTIMATES = re.compile(r"(?<=\| )<?~?\s?[\d.]+[km]?(?: \| [\d.]+%)?(?= \|)|(?<=\*\*Tokens:\*\* )[^\n]+")
 _FOLDER = re.compile(
     r"(?:claude-resume|hackamore-session)-\w+|-blob-\d+-\w+|plans/[\w-]+\.md|/tmp/cc-socks[-\d]*/\d+|/tmp/claude-\d+|/[^\s\"']*?/package-[ab]/\d+|-[\w-]*?-package-[ab]-\d+"
 )
@@ -46,7 +46,7 @@ class Same:
     def text(self, text: str) -> str:
         text = _FOLDER.sub("FOLDER", text)
         text = _ESTIMATES.sub("...", text) if text.startswith("## Context Usage") else text
-        text = re.sub(r"duration_ms: \d+|\((?:API|wall)\): +\S+|\b127\.0\.0\.1:\d+", "...", _TIME.sub("TIME", text))
+        text = re.sub(r"duration_ms: \d+|\((?:API|wall)\): +[^\n]+|\b127\.0\.0\.1:\d+", "...", _TIME.sub("TIME", text))
         return _ID.sub(lambda found: self.ids.setdefault(found.group(), f"id {len(self.ids) + 1}"), text)
 
 

@@ -217,6 +217,8 @@ def plan(seed: int, number: int) -> dict[str, Any]:
     if not client and turns[0]["streamed"] and turns[0]["kind"] == "text" and chance.random() < 0.6:
         turns.append({**turns[0], "prompt": text_of(chance), "answer": text_of(chance)})
     agent = chance.random() < 0.12 and not structured
+    # The CLI asks a hook of `PermissionRequest` and the callback at the same time, and takes the first answer.
+    decides = any(event == "PermissionRequest" and output for event, _, output, _ in hooks)
     if agent or any(turn["calls"] for turn in turns) or structured:
         options.pop("max_budget_usd", None)  # the run would end while a call is open: it may be answered or not
     return {
@@ -225,7 +227,7 @@ def plan(seed: int, number: int) -> dict[str, Any]:
         "at_connect": client and chance.random() < 0.2,
         "options": options,
         "hooks": hooks,
-        "permission": chance.choice([None, *PERMISSIONS]),
+        "permission": None if decides else chance.choice([None, *PERMISSIONS]),
         "shop": chance.random() < 0.6 or any("mcp__" in str(turn["calls"]) for turn in turns),
         "structured": structured,
         "agent": agent,

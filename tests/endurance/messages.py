@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from hackamore import AssistantMessage, Timeouts
 from hackamore._engine.session.events import TurnCompleted
 from tests.support.light import light, resident
+from tests.support.patience import patience
 from tests.support.shell import Backend, Shell
 from tests.support.talking import each, got, make, steps, until
 
@@ -170,7 +171,7 @@ async def _together(shell: Shell, work: Sequence[Callable[[], Any]]) -> None:
         thread.start()
     await first()
     for thread in threads:
-        thread.join(60)
+        thread.join(patience(60))
     if errors or any(thread.is_alive() for thread in threads):
         raise AssertionError(f"a cursor failed, or did not end: {errors}")
 

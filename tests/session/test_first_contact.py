@@ -23,6 +23,7 @@ from hackamore import (
 )
 from hackamore.messages import AssistantMessage
 from tests.contract import shows
+from tests.support.patience import patience
 from tests.support.session_fixtures import StandIn
 from tests.support.shell import Shell
 from tests.support.talking import Running, ask, each, first, got, make, raised, steps, texts
@@ -197,7 +198,7 @@ def test_reprs_and_close(shell: Shell, playing: StandIn) -> None:
 @shows("errors.partial")
 def test_errors_bring_what_had_happened(shell: Shell, playing: StandIn) -> None:
     async def scenario() -> None:
-        timeouts = Timeouts(turn=0.5, kill_grace=0.5, stop_grace=0.5)
+        timeouts = Timeouts(turn=patience(0.5), kill_grace=0.5, stop_grace=0.5)
         async with Running(shell, playing(timeouts=timeouts)) as session:
             turn = await got(session.send(steps(["text", "so far"], ["hang"])))
             error = await raised(lambda: turn.result(), TurnTimeoutError)

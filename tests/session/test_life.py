@@ -893,11 +893,12 @@ def test_writers_without_end_do_not_keep_the_reader_from_reading(playing: StandI
 @shows("session.deadlines.waiting")
 def test_deadlines_of_a_turn_do_not_count_while_it_waits_for_its_turn(shell: Shell, playing: StandIn) -> None:
     async def scenario() -> None:
-        options = playing(["sleep", 1.2], timeouts=Timeouts(first_message=1, turn=1.5))
+        second = patience(1)
+        options = playing(["sleep", 1.2 * second], timeouts=Timeouts(first_message=second, turn=1.5 * second))
         session = make(shell, options)
-        _, one = await early(shell, session, lambda: session.send(steps(["text", "a"], ["sleep", 0.7])))
-        second = await got(session.send(steps(["text", "b"], ["sleep", 0.5])))
-        assert (await texts(one), await texts(second)) == (["a"], ["b"])
+        _, one = await early(shell, session, lambda: session.send(steps(["text", "a"], ["sleep", 0.7 * second])))
+        two = await got(session.send(steps(["text", "b"], ["sleep", 0.5 * second])))
+        assert (await texts(one), await texts(two)) == (["a"], ["b"])
         await got(session.stop())
 
     shell.play(scenario)

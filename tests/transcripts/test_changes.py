@@ -19,6 +19,7 @@ from hackamore.testing import Repeat, Reply, ScriptedModel, ToolCall
 from hackamore.transcripts import changes, forking, project_key
 from hackamore.transcripts.running import running_sessions
 from tests.conftest import RealCLI
+from tests.support.patience import patience
 from tests.transcripts.disk import Writer, line, some_id, tool_use
 from tests.transcripts.picker import Picker
 from tests.transcripts.versions import VERSIONS, program
@@ -128,7 +129,7 @@ def test_changes_beside_a_writer_lose_nothing(tmp_path: Path, talk: Writer) -> N
     start = threading.Barrier(5)
 
     def tagger(number: int) -> None:
-        start.wait(10)
+        start.wait(patience(10))
         for each in range(50):
             transcripts.tag(talk.session_id, f"{number}-{each}", config_dir=tmp_path)
 
@@ -136,12 +137,12 @@ def test_changes_beside_a_writer_lose_nothing(tmp_path: Path, talk: Writer) -> N
     for thread in threads:
         thread.start()
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
-    start.wait(10)
+    start.wait(patience(10))
     for each in range(200):
         os.write(descriptor, line({"type": "mode", "mode": f"{each}", "sessionId": talk.session_id}).encode() + b"\n")
     os.close(descriptor)
     for thread in threads:
-        thread.join(30)
+        thread.join(patience(30))
     found = [each for each in path.read_bytes().splitlines()[before:] if each]
     kinds = [json.loads(each)["type"] for each in found]
     assert (kinds.count("tag"), kinds.count("mode")) == (200, 200)

@@ -450,7 +450,7 @@ def test_processes_share_the_work(find: Finder) -> None:
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     for _ in range(5):
         talk(find)
-    outputs = [process.communicate(timeout=60)[0] for process in running]
+    outputs = [process.communicate(timeout=patience(60))[0] for process in running]
     assert [process.returncode for process in running] == [0, 0, 0]
     assert all(90 <= int(output) <= 105 for output in outputs)
     assert len(find("anchor", limit=10_000)) == 105

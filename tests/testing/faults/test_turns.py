@@ -115,7 +115,8 @@ def test_nothing_tells_the_end_of_a_turn(shell: Shell) -> None:
 def test_silence_after_the_prompt_is_told_from_silence_in_the_middle(shell: Shell) -> None:
     async def scenario() -> None:
         for matching, kind in (("system", "first_message"), ("assistant", "idle")):
-            options = Options(timeouts=Timeouts(first_message=0.3, idle=0.3, stop_grace=0.1))
+            first = 0.3 if kind == "first_message" else 60
+            options = Options(timeouts=Timeouts(first_message=first, idle=0.3, stop_grace=0.1))
             collected = await shell.query(
                 "go", options, transport=behind(greeting(), Silence(matching=matching))
             ).collect()

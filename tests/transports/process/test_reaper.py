@@ -11,6 +11,7 @@ import pytest
 
 from hackamore.transports.process.child import Child
 from tests.support.leaks import nothing_left, wait_gone
+from tests.support.patience import patience
 from tests.transports.process.test_child import plan
 
 STUBBORN = "import os, signal, time; signal.signal(15, signal.SIG_IGN); os.write(1, b'ready'); time.sleep(60)"
@@ -37,7 +38,7 @@ def started(*failing: str, **more: Any) -> FailingChild:
     child.failing = failing
     child.start()
     while child.take() is None:
-        child.wait(10)
+        child.wait(patience(10))
     return child
 
 
@@ -52,7 +53,7 @@ def test_a_step_that_fails_is_followed_by_the_last_resort(
         pid = child.pid
         with caplog.at_level(logging.ERROR, "hackamore"):
             child.stop(turn_open=turn_open)
-            assert child.done.wait(30)
+            assert child.done.wait(patience(30))
         assert wait_gone(pid)
         assert child.exit_code == -signal.SIGKILL
     assert [(record.message, vars(record)["pid"]) for record in caplog.records] == [
@@ -68,7 +69,7 @@ def test_a_last_resort_that_fails_as_well_ends_the_stop_and_gives_everything_bac
         pid = child.pid
         with caplog.at_level(logging.WARNING, "hackamore"):
             child.stop(turn_open=True)
-            assert child.done.wait(30)
+            assert child.done.wait(patience(30))
     said = [record.message for record in caplog.records]
     assert {vars(record)["pid"] for record in caplog.records} == {pid}
     assert said.count(f"a step of stopping process {pid} failed") == 2
@@ -82,6 +83,6 @@ def test_the_stop_of_one_child_that_fails_does_not_keep_others_waiting() -> None
         failing, well = started("signal 15"), started()
         for child in (failing, well):
             child.stop(turn_open=True)
-        assert failing.done.wait(30)
-        assert well.done.wait(30)
+        assert failing.done.wait(patience(30))
+        assert well.done.wait(patience(30))
         assert {failing.exit_code, well.exit_code} == {-signal.SIGKILL}

@@ -13,6 +13,7 @@ import pytest
 from hackamore.transports.process import reaper as module
 from hackamore.transports.process.reaper import Reaper, stop_sequence
 from tests.support.leaks import nothing_left
+from tests.support.patience import patience
 
 PID = 2**22 + 5  # Linux has no such process
 
@@ -205,12 +206,12 @@ def test_the_thread_ends_children_and_then_itself() -> None:
         first.exited = True
         for child in (first, second):
             reaper.submit(child, turn_open=False)
-        assert first.done.wait(30)
-        assert second.killed.wait(30)
+        assert first.done.wait(patience(30))
+        assert second.killed.wait(patience(30))
         assert not second.done.is_set()  # it gets its time after SIGKILL
         assert not reaper.retire()
         second.exited = True
-        assert second.done.wait(30)
+        assert second.done.wait(patience(30))
         while not reaper.retire():
             pass
     assert first.noted == ["close input", "dispose", "finish"]
@@ -246,9 +247,9 @@ def test_what_is_watched_is_read_whenever_there_is_something() -> None:
         assert not reaper.retire()
         for part in (b"one", b"two"):
             os.write(drain.into, part)
-            assert drain.came.acquire(timeout=30)
+            assert drain.came.acquire(timeout=patience(30))
         os.close(drain.into)
-        assert drain.came.acquire(timeout=30)
+        assert drain.came.acquire(timeout=patience(30))
         assert drain.data == b"onetwo"
         while not reaper.retire():
             pass

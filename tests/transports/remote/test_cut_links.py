@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shlex
 import shutil
 import signal
@@ -30,10 +31,11 @@ from hackamore import LinkLostError, Options, sync
 from hackamore.testing import Repeat, Reply, ScriptedModel, ToolCall
 from hackamore.transports.base import LaunchPlan
 from hackamore.transports.process.processes import descendants
-from hackamore.transports.remote import SSH, Command, script
+from hackamore.transports.remote import SSH, Command
 from hackamore.transports.remote.link import LinkChild
+from hackamore.transports.remote.script import Graces, first_bytes
 from tests.contract import shows
-from tests.support.leaks import command_line, parent
+from tests.support.leaks import alive, command_line, parent
 from tests.support.machines import Sshd, eventually, unshared
 from tests.support.patience import patience
 from tests.support.seeds import seeded
@@ -256,12 +258,9 @@ def test_a_link_that_was_silent_from_its_first_moment_leaves_nothing(
 @shows("remote.lost")
 @pytest.mark.parametrize("bytes_that_come", [1.0, 0.5], ids=["no prompt", "half a program"])
 @pytest.mark.parametrize("shell", ["dash", "bash", "ash"])
-def test_a_link_that_was_silent_before_its_cli_started_leaves_nothing(
-    shell: str, bytes_that_come: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(script, "_LOADING_SECONDS", 2)
+def test_a_link_that_was_silent_before_its_cli_started_leaves_nothing(shell: str, bytes_that_come: float) -> None:
     plan = LaunchPlan(argv=("/bin/true",), environment={}, owners=("",), stdin=b"Begin.")
-    first = script.first_bytes(plan, script.Graces(2, 1, 1), str, "supervisor.sh")
+    first = first_bytes(plan, Graces(2, 1, 1, 2), str, "supervisor.sh")
     with Sshd(shell=shell) as far:
         line = ["ssh", *far.ssh_arguments, far.host, f"sh -c {shlex.quote(first.bootstrap)}"]
         with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as near:
@@ -294,6 +293,38 @@ def test_a_stopped_program_leaves_nothing_over_there_and_hears_of_it_later(far: 
             finally:
                 program.kill()
     assert (said.strip(), program.returncode) == (identity, 0)
+
+
+@shows("remote.lost")
+def test_a_place_on_this_machine_that_is_stopped_leaves_no_cli(
+    claude_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its guard is in the group of the link, which is killed."""
+    links: list[LinkChild] = []
+    start = LinkChild.start
+
+    def started(link: LinkChild) -> None:
+        start(link)
+        links.append(link)
+
+    def stop() -> list[int]:
+        assert eventually((tmp_path / "on").exists, 60)
+        below = descendants(links[0].pid)
+        os.killpg(links[0].pid, signal.SIGSTOP)
+        return [pid for pid, _ in below]
+
+    monkeypatch.setattr(LinkChild, "start", started)
+    place = Command(["env", "-i", f"HOME={tmp_path}", "PATH=/usr/bin:/bin"], heartbeat=heartbeat())
+    with ScriptedModel(Repeat(answer)) as model, ThreadPoolExecutor(1) as other:
+        stopped = other.submit(stop)
+        with pytest.raises(LinkLostError):
+            sync.run("Begin.", Options(cli_path=claude_path, env=model.env, allowed_tools=["Bash"]), transport=place)
+    name = re.search(rb"H_NAME=(\S+)", links[0].first.data)
+    assert name is not None
+    for place_of_files in ("/dev/shm", "/tmp"):  # who would remove it was killed
+        shutil.rmtree(f"{place_of_files}/{name[1].decode()}", ignore_errors=True)
+    assert len(stopped.result()) > 5
+    assert eventually(lambda: not any(map(alive, stopped.result())))
 
 
 @shows("remote.lost")

@@ -31,7 +31,7 @@ def test_a_container_has_its_mounts_and_not_its_entry_point() -> None:
     place = Container("img:1", mounts={".": "/repo"}, runtime="docker", arguments=["--network", "none"])
     argv = list(place.link_argv("PROGRAM"))
     assert argv[:4] == ["docker", "run", "--rm", "-i"]
-    assert f"type=bind,source={os.getcwd()},target=/repo" in argv
+    assert f"--mount=type=bind,source={os.getcwd()},target=/repo" in argv
     assert argv[-7:] == ["--network", "none", "--entrypoint", "sh", "img:1", "-c", "PROGRAM"]
     assert place.folder(None) == "/repo"
     assert place.folder(os.path.join(os.getcwd(), "src")) == "/repo/src"

@@ -196,7 +196,7 @@ def test_a_prompt_that_is_sent_late_is_whole(
     send = kind.send
 
     def late(transport: Any, data: bytes) -> Any:
-        threading.Event().wait(1.5)  # a busy program; a sign of life each half second
+        threading.Event().wait(3)  # a busy program; a sign of life each third of a second
         return send(transport, data)
 
     async def late_in_a_loop(transport: Any, data: bytes) -> None:
@@ -205,7 +205,7 @@ def test_a_prompt_that_is_sent_late_is_whole(
     monkeypatch.setattr(kind, "send", late if blocking else late_in_a_loop)
     variables = ("env", "-i", f"HOME={tmp_path}", "PATH=/usr/bin:/bin")
     with ScriptedModel("Hello.") as model:
-        place, options = Command(variables, heartbeat=3), Options(cli_path=claude_path, env=model.env)
+        place, options = Command(variables, heartbeat=2), Options(cli_path=claude_path, env=model.env)
         if blocking:
             sync.run("Begin.", options, transport=place)
         else:

@@ -25,7 +25,7 @@ from hackamore.runtime.log import logger
 from hackamore.runtime.threads import Wakeup
 from hackamore.transports.process import spawn
 from hackamore.transports.process.private_folders import remove_folder
-from hackamore.transports.process.processes import CHILD_ID_VARIABLE, identity, kill_identity, marked_with
+from hackamore.transports.process.processes import CHILD_ID_VARIABLE, descendants, identity, kill_identity, marked_with
 from hackamore.transports.process.reaper import reaper
 from hackamore.transports.process.states import (
     INPUT,
@@ -522,10 +522,11 @@ class Child:
                 logger.debug("process %d took no signal %d", self.pid, number, extra={"pid": self.pid})
 
     def kill_now(self) -> None:
-        """Kill it, its group and all that carries its mark: when there is no time for more."""
+        """Kill it, its group, all below it and all that carries its mark: when there is no time for more."""
+        below = [] if self.exited else descendants(self.pid)  # a link to a CLI on this machine: that one has no mark
         self.signal(signal.SIGKILL, group=True)
         self.signal(signal.SIGKILL)
-        for who in marked_with(self.child_id):
+        for who in (*below, *marked_with(self.child_id)):
             kill_identity(who)
 
     def descriptors(self) -> list[int]:

@@ -190,9 +190,8 @@ class _Check:
         self.late = "no-start"
         hooks = {"UserPromptSubmit": [{"matcher": None, "hookCallbackIds": ["check"]}]}
         request = {**self.plan.initialize, "subtype": "initialize", "hooks": hooks}
-        async with self.running(
-            "supervisor.sh", (self.options.timeouts.initialize or 60.0) + _HOOK_SECONDS
-        ) as transport:
+        seconds = (self.options.timeouts.initialize or 60.0) + _HOOK_SECONDS
+        async with self.running("supervisor.sh", seconds) as transport:
             await transport.send(_frame("control_request", request_id="check", request=request))
             hooked = False
             async for line in _Lines(transport):
@@ -212,10 +211,7 @@ class _Check:
                     answer = {"subtype": "error", "error": "This is a check.", "request_id": frame.get("request_id")}
                     if _inside(frame, "request", "subtype") == "hook_callback":
                         hooked = True
-                        answer |= {
-                            "subtype": "success",
-                            "response": {"decision": "block", "reason": "This is a check."},
-                        }
+                        answer |= {"subtype": "success", "response": {"decision": "block", "reason": answer["error"]}}
                     await transport.send(_frame("control_response", response=answer))
                 elif self.late == "no-hook" and kind in ("assistant", "result", "stream_event"):
                     if not hooked:

@@ -198,6 +198,8 @@ class LinkChild(Child):
             return
         if self.fed:
             self.queue(b"" if self.input_waits else b"\n")
+        else:
+            self.heard_at = now  # the other side waits
         # Output that the session has not read yet is a sign as well.
         if now - self.heard_at > self.heartbeat and self.output.state is State.READY and not self._has_output():
             self.output.silent = self.heartbeat

@@ -57,6 +57,7 @@ below() {
         exec </dev/null >/dev/null 2>&1
         idle=0 before=
         while sleep 1 && [ -d "$H_DIR" ] && [ ! -e "$H_DIR/seen" ]; do
+            kill -0 $$ 2>/dev/null || { rm -rf "$H_DIR"; exit; } # its id may be another process's soon
             now=$(ls -ln "$H_DIR")
             idle=$((idle + 1))
             [ "$now" = "$before" ] || idle=0 before=$now
@@ -64,7 +65,7 @@ below() {
                 rm -rf "$H_DIR"
                 self=$(exec sh -c 'echo $PPID') # the first process of a container is the parent of all
                 # shellcheck disable=SC2046 - many pids
-                kill -KILL $(below $$ | grep -vx "$self")
+                kill -KILL $$ $(below $$ | grep -vx "$self")
             fi
         done
     ) &

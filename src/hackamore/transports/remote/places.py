@@ -242,9 +242,7 @@ class Container(Place):
     def link_argv(self, bootstrap: str) -> Sequence[str]:
         if self._attach is not None:
             return [self._runtime, "exec", "-i", *self._arguments, self._attach, "sh", "-c", bootstrap]
-        mounts = [
-            part for near, far in self.paths.pairs for part in ("--mount", f"type=bind,source={near},target={far}")
-        ]
+        mounts = [f"--mount=type=bind,source={near},target={far}" for near, far in self.paths.pairs]
         name = f"hackamore-{secrets.token_hex(6)}"
         own = ["run", "--rm", "-i", "--name", name, *mounts, *self._arguments, "--entrypoint", "sh"]
         return [self._runtime, *own, str(self._image), "-c", bootstrap]

@@ -33,8 +33,8 @@ look() {
 }
 
 say ready
-: >"$H_DIR/seen" # from here each step has its time
 while read -r word && [ -z "$word" ]; do :; done # after signs of life: the other side takes the time
+: >"$H_DIR/seen" # from here each step has its time
 tell clock "$(date +%s)"
 exec 3<&0 </dev/null 2>/dev/null
 (look)

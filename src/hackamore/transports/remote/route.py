@@ -91,7 +91,9 @@ class Route:
         """Return the first bytes for a plan."""
         # Without a report, no supervisor can tell a lost link from the end of the input: then the CLI gets less time.
         grace = stop_grace if self.reports_loss else min(stop_grace, 2.0)
-        graces = Graces(max(1, round(self.heartbeat)), round(grace), max(1, round(kill_grace)))
+        graces = Graces(
+            max(1, round(self.heartbeat)), round(grace), max(1, round(kill_grace)), 1 + round(2 * self.connect_seconds)
+        )
         return first_bytes(plan, graces, self.paths.far, self.script)
 
     def link_argv(self, bootstrap: str) -> Sequence[str]:

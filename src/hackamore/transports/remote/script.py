@@ -34,7 +34,6 @@ _AS_FILE = {
     "--append-system-prompt": "--append-system-prompt-file",
 }
 """Flags whose value may be a file, and the flag for that (2.1.330)."""
-_LOADING_SECONDS = 60  # without a new byte: then what is being loaded over there ends
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -59,11 +58,13 @@ class Graces(NamedTuple):
         silence: without a sign of life from this side.
         grace: for the CLI to end by itself after the end of its input.
         kill: for the CLI to end after SIGTERM.
+        loading: without anything that arrives, while all this is being loaded.
     """
 
     silence: int
     grace: int
     kill: int
+    loading: int
 
 
 @cache
@@ -71,11 +72,11 @@ def _text(name: str) -> str:
     return files("hackamore.transports.remote").joinpath(name).read_text("ascii")
 
 
-def loaded(program: str, tag: str) -> tuple[str, bytes]:
+def loaded(program: str, tag: str, seconds: int) -> tuple[str, bytes]:
     """Return the bootstrap for a shell program of any length, and the bytes that bring the program."""
     body = os.fsencode(program)
     name = f"hackamore-{secrets.token_hex(8)}"
-    loader = f"H_TAG={tag} H_NAME={name} H_SIZE={len(body)} H_PATIENCE={_LOADING_SECONDS}\n{_text('loader.sh')}"
+    loader = f"H_TAG={tag} H_NAME={name} H_SIZE={len(body)} H_PATIENCE={seconds}\n{_text('loader.sh')}"
     # One byte at a time: what follows belongs to others. `read` would do the same, and not on every shell.
     return f'eval "$(dd bs=1 count={len(loader)} 2>/dev/null)"', loader.encode("ascii") + body
 
@@ -120,7 +121,7 @@ def first_bytes(plan: LaunchPlan, graces: Graces, far: Callable[[str], str], scr
             _text(script),
         )
     )
-    bootstrap, data = loaded(program, tag)
+    bootstrap, data = loaded(program, tag, graces.loading)
     return First(bootstrap, b"".join((data, *contents)), tag)
 
 

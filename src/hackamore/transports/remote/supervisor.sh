@@ -125,11 +125,9 @@ guard() {
             [ "$H_DIR/try" -nt "$H_DIR/seen" ] && armed=1
         fi
         [ $((rounds % every)) -eq 0 ] || continue
-        if [ "$H_DIR/in" -nt "$H_DIR/seen" ]; then
-            idle=0 armed=1
-        else
-            idle=$((idle + 1))
-        fi
+        [ "$H_DIR/in" -nt "$H_DIR/seen" ] && armed=1
+        # Not the same question: shells that compare whole seconds take a sign of the second of the last look for none.
+        if [ "$H_DIR/seen" -nt "$H_DIR/in" ]; then idle=$((idle + 1)); else idle=0; fi
         : >"$H_DIR/seen"
         if [ -n "$armed" ] && [ "$idle" -ge "$silences" ]; then
             rm -f "$H_DIR/in" # tells the first process, which may die late, or never: it can be that of a container

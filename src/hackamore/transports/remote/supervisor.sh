@@ -135,8 +135,8 @@ guard() {
         fi
     done
     sweep
-    kill -TERM "$copier" 2>/dev/null # it ends those that copy: a link that is stopped has no end for them
-    kill -KILL "$main" "$beater" 2>/dev/null
+    # shellcheck disable=SC2046 - many pids
+    kill -KILL "$main" $(below "$copier") $(below "$beater") 2>/dev/null # those that copy: a link that is stopped has no end for them
     rm -rf "$H_DIR"
 }
 
@@ -182,6 +182,7 @@ beater=$!
     exec </dev/null >/dev/null 2>&1 # with `guard >...` dash keeps the link open in it
     guard
 ) &
+guarding=$!
 trap 'cut now &' HUP INT TERM
 while :; do
     wait "$cli"
@@ -189,10 +190,12 @@ while :; do
     kill -0 "$cli" 2>/dev/null || break # a trap ends `wait` as well
 done
 exec 2>/dev/null # bash tells that a child was killed
-kill -KILL "$beater"
-kill -TERM "$copier" $sink
+# shellcheck disable=SC2046 - many pids
+kill -KILL $sink $(below "$copier") $(below "$beater") # with what naps there: it would stay for a second
 sweep
 [ -e "$H_DIR/in" ] || code= # the guard ended the CLI: that is no exit of its own
 rm -rf "$H_DIR"
+# shellcheck disable=SC2046 - many pids
+kill -KILL $(below "$guarding")
 [ -z "$code" ] || tell "exit" "$code"
 exit "${code:-97}"

@@ -237,7 +237,7 @@ Host {self.host}
 
     def files(self) -> list[str]:
         """Return the temporary files of Hackamore over there."""
-        folders = (self.tmp, self.home, Path(f"/proc/{self.pid}/root/dev/shm"))
+        folders = (self.tmp, self.home, Path("/proc", str(self.pid), "root", "dev", "shm"))
         return [name for folder in folders for name in os.listdir(folder) if name.startswith("hackamore")]
 
     def lines(self) -> list[str]:

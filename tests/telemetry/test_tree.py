@@ -50,7 +50,7 @@ def agent(collected: Collected, **more: Any) -> Options:
         """Return a price."""
         with collected.tracer.start_as_current_span("in the tool") as span:
             span.set_attribute("tenant", str(baggage.get_baggage("tenant")))
-        return "2.50"
+        return "two fifty"
 
     return Options(
         telemetry=more.pop("telemetry", collected.telemetry()),
@@ -141,7 +141,7 @@ def test_the_tree_of_a_turn(shell: Shell, collected: Collected) -> None:
         assert "gen_ai.usage.output_tokens" not in found  # not final
         assert found["gen_ai.usage.input_tokens"] > 0
     text = json.dumps([json.loads(span.to_json()) for span in collected.spans])
-    for content in ("rm -r cache", "tea", "find it", "done", "2.50"):
+    for content in ("rm -r cache", "tea", "find it", "done", "two fifty"):
         assert content not in text, content
     for name in ("session.id", "user.id"):
         assert f'"{name}"' not in text
@@ -431,7 +431,7 @@ def test_content_is_recorded_only_on_request(collected: Collected, monkeypatch: 
         bash = attributes(collected.one("execute_tool Bash"))
         assert json.loads(bash["gen_ai.tool.call.arguments"]) == {"command": "rm -r cache"}
         assert bash["gen_ai.tool.call.result"] == "no"
-        assert "2.50" in attributes(collected.one("execute_tool mcp__shop__price"))["gen_ai.tool.call.result"]
+        assert "two fifty" in attributes(collected.one("execute_tool mcp__shop__price"))["gen_ai.tool.call.result"]
         for setting, content, recorded in (
             *(("SPAN_ONLY", None, True), ("true", None, True), ("SPAN_ONLY", False, False)),
             *(("EVENT_ONLY", None, False), ("", True, True), ("", None, False)),
@@ -524,7 +524,7 @@ def test_spans_in_other_kinds_of_servers(shell: Shell, collected: Collected) -> 
     async def price(article: str) -> str:
         """Return a price."""
         with collected.tracer.start_as_current_span("in the package"):
-            return "2.50"
+            return "two fifty"
 
     def function(message: dict[str, Any]) -> dict[str, Any] | None:
         if "id" not in message:
@@ -540,7 +540,7 @@ def test_spans_in_other_kinds_of_servers(shell: Shell, collected: Collected) -> 
             result = {"tools": [{"name": "price", "inputSchema": {"type": "object"}}]}
         elif message["method"] == "tools/call":
             with collected.tracer.start_as_current_span("in the function"):
-                result = {"content": [{"type": "text", "text": "2.50"}]}
+                result = {"content": [{"type": "text", "text": "two fifty"}]}
         return {"jsonrpc": "2.0", "id": message["id"], "result": result}
 
     played = (

@@ -52,7 +52,6 @@ sweep() {
 
 # Ask the CLI to end, then end it. Unless "now" it may finish what it does, if the link lives. This one may be killed at any moment.
 cut() {
-    trap - TERM
     how=$1 grace=1 # a link that is lost leaves little time: nobody waits for the end
     for round in 1 2 3; do # the output of a link ends a moment after its input
         [ "$how" != now ] || break
@@ -72,8 +71,6 @@ cut() {
 # Passes stdin on to the CLI, and ends it after the end. No signal goes to the process that waits for the CLI: shells lose exit codes so.
 copy() {
     exec 5<&-
-    tee= tail=
-    trap 'kill $tee $tail 2>/dev/null; exit 0' TERM
     (exec 2>/dev/null 3<&- 6>&- 8>&- >"$H_DIR/last" && exec tail -c 64 <&7) &
     tail=$!
     (exec >&6 6>&- 2>/dev/null && exec tee "$H_DIR/tail" <&3) & # it has a reader of its own, 7: else its open could wait for ever

@@ -471,6 +471,19 @@ def test_a_reader_in_a_thread_that_takes_what_it_has_is_not_overrun() -> None:
     assert read == 120 * 900 + 1
 
 
+@shows("session.reader.waits-a-moment")
+def test_a_reader_in_a_thread_that_gets_no_processor_is_not_overrun() -> None:
+    """Half of the limit, 6 MB, is read in 100 ms; then there is up to a second for a reader that cannot run yet."""
+    session = hackamore.sync.Session(
+        Options(limits=hackamore.Limits(buffered_bytes=12 * 2**20)), transport=Torrent(120)
+    )
+    with session:
+        turn = session.send("go")
+        next(turn)
+        threading.Event().wait(0.5)  # what a busy machine does: no message is waited for
+        assert sum(1 for _ in turn) == 120 * 900
+
+
 # -- 10: tasks that nobody looks at ---------------------------------------------------------------------------------------
 
 

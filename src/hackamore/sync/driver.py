@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 _PAUSE_SECONDS = 0.05
 """The longest wait for the store before the reading thread looks whether the session is being stopped."""
 _BEHIND_BYTES = 1024 * 1024
-_MOMENT_SECONDS = 0.001
-_MOMENTS = 20
+_MOMENTS, _LAST_MOMENTS = 20, 1000
+"""In ms. From half of the limit more: a thread can wait 200 ms for a busy machine, in which this one could read what is left."""
 _TAKEN_BYTES = 65_536
 """Readers that take less than this in all moments are slow: they get no more of them until they have taken as much."""
 _END_SECONDS = 1.0
@@ -55,7 +55,7 @@ class Driver:
         self._core = core
         self._transport = transport
         self._push = transport if isinstance(transport, SyncPushTransport) else None
-        self._slow_at = -_TAKEN_BYTES
+        self._slow_at = {_MOMENTS: -_TAKEN_BYTES, _LAST_MOMENTS: -_TAKEN_BYTES}
         self._exited = False
         self._exit_code: int | None = None
         self._thread: threading.Thread | None = None
@@ -213,21 +213,21 @@ class Driver:
         event.wait(_PAUSE_SECONDS if seconds is None else min(seconds, _PAUSE_SECONDS))
 
     def _let_readers_catch_up(self) -> None:
-        """Give readers that are behind up to 20 ms: on a busy machine this thread can get more of the processor than they do."""
+        """Give readers that are behind a moment: on a busy machine this thread can get more of the processor than they do."""
         core = self._core
         with self._lock:
             unread, began = core.audience.progress()
-        if unread <= _BEHIND_BYTES or abs(began - self._slow_at) < _TAKEN_BYTES:
+        half = core.options.limits.buffered_bytes // 2
+        moments, enough = (_LAST_MOMENTS, half) if unread > half else (_MOMENTS, _BEHIND_BYTES)
+        if unread <= enough or abs(began - self._slow_at[moments]) < _TAKEN_BYTES:
             return
-        taken = began
-        for _ in range(_MOMENTS):
-            time.sleep(_MOMENT_SECONDS)
+        self._slow_at[moments] = began
+        for _ in range(moments):
+            time.sleep(0.001)
             with self._lock:
-                unread, taken = core.audience.progress()
-            if unread <= _BEHIND_BYTES or core.stop.asked:
+                unread, _taken = core.audience.progress()
+            if unread <= enough or core.stop.asked:
                 return
-        if taken - began < _TAKEN_BYTES:
-            self._slow_at = taken
 
     def _see_the_end(self) -> None:
         """Wait for the exit. The output has ended: by itself, or because another thread stops the transport."""

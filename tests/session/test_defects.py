@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -472,16 +473,33 @@ def test_a_reader_in_a_thread_that_takes_what_it_has_is_not_overrun() -> None:
 
 
 @shows("session.reader.waits-a-moment")
-def test_a_reader_in_a_thread_that_gets_no_processor_is_not_overrun() -> None:
-    """Half of the limit, 6 MB, is read in 100 ms; then there is up to a second for a reader that cannot run yet."""
+@pytest.mark.parametrize(("messages", "naps"), [(0, 1020), (1, 1040), (30, None)])
+def test_a_reader_in_a_thread_gets_a_second_near_the_limit(
+    monkeypatch: pytest.MonkeyPatch, messages: int, naps: int | None
+) -> None:
+    """A reader that takes so many messages in each ms: 20, a second near the limit, and 20 more after 64 KiB; 8 MB/s lose nothing."""
     session = hackamore.sync.Session(
         Options(limits=hackamore.Limits(buffered_bytes=12 * 2**20)), transport=Torrent(120)
     )
+    read, napped = 0, 0
+
+    def nap(seconds: float) -> None:
+        nonlocal read, napped
+        assert seconds == 0.001
+        napped += 1
+        for _ in range(messages):
+            read += next(turn, None) is not None
+
     with session:
+        monkeypatch.setattr("hackamore.sync.driver.time", SimpleNamespace(sleep=nap, monotonic=time.monotonic))
         turn = session.send("go")
-        next(turn)
-        threading.Event().wait(0.5)  # what a busy machine does: no message is waited for
-        assert sum(1 for _ in turn) == 120 * 900
+        try:
+            session.wait_idle()
+        except hackamore.SlowConsumerError:
+            assert napped == naps
+        else:
+            assert naps is None
+            assert read + sum(1 for _ in turn) == 120 * 900 + 1
 
 
 # -- 10: tasks that nobody looks at ---------------------------------------------------------------------------------------

@@ -30,11 +30,10 @@ if TYPE_CHECKING:
 
 _PAUSE_SECONDS = 0.05
 """The longest wait for the store before the reading thread looks whether the session is being stopped."""
-_BEHIND_BYTES = 1024 * 1024
+_BEHIND_BYTES, _TAKEN_BYTES = 1024 * 1024, 65_536
+"""Readers that take less than the second in all moments are slow: they get no more of them until they have taken as much."""
 _MOMENTS, _LAST_MOMENTS = 20, 1000
-"""In ms. From half of the limit more: a thread can wait 200 ms for a busy machine, in which this one could read what is left."""
-_TAKEN_BYTES = 65_536
-"""Readers that take less than this in all moments are slow: they get no more of them until they have taken as much."""
+"""In ms. Near the limit more: a thread can wait 200 ms for a busy machine, in which this one could read what is left."""
 _END_SECONDS = 1.0
 """How long cancelled coroutines have to end before the loop stops."""
 
@@ -55,7 +54,7 @@ class Driver:
         self._core = core
         self._transport = transport
         self._push = transport if isinstance(transport, SyncPushTransport) else None
-        self._slow_at = {_MOMENTS: -_TAKEN_BYTES, _LAST_MOMENTS: -_TAKEN_BYTES}
+        self._slow_at = self._last_at = -_BEHIND_BYTES
         self._exited = False
         self._exit_code: int | None = None
         self._thread: threading.Thread | None = None
@@ -217,17 +216,18 @@ class Driver:
         core = self._core
         with self._lock:
             unread, began = core.audience.progress()
-        half = core.options.limits.buffered_bytes // 2
-        moments, enough = (_LAST_MOMENTS, half) if unread > half else (_MOMENTS, _BEHIND_BYTES)
-        if unread <= enough or abs(began - self._slow_at[moments]) < _TAKEN_BYTES:
+        last = unread > core.options.limits.buffered_bytes * 3 // 4 and abs(began - self._last_at) >= _BEHIND_BYTES
+        if unread <= _BEHIND_BYTES or (not last and abs(began - self._slow_at) < _TAKEN_BYTES):
             return
-        self._slow_at[moments] = began
-        for _ in range(moments):
+        if last:  # not for each 64 KiB: a reader that is slow for good must not hold up answers to others
+            self._last_at = began
+        for _ in range(_LAST_MOMENTS if last else _MOMENTS):
             time.sleep(0.001)
             with self._lock:
                 unread, _taken = core.audience.progress()
-            if unread <= enough or core.stop.asked:
+            if unread <= _BEHIND_BYTES or core.stop.asked:
                 return
+        self._slow_at = began
 
     def _see_the_end(self) -> None:
         """Wait for the exit. The output has ended: by itself, or because another thread stops the transport."""

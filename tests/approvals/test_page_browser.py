@@ -305,20 +305,24 @@ def test_what_the_page_read_before_an_answer_is_not_shown_after_it(enter: Enter,
         asking.permit("Bash", {"command": f"echo {each}"})
     opened = enter()
     page = opened.page
-    late: list[tuple[Route, APIResponse]] = []
+    held: list[Route] = []
+    late: list[APIResponse] = []
 
     def hold_the_first(route: Route) -> None:
-        if late or route.request.method != "GET":
+        if held or route.request.method != "GET":
             route.continue_()
         else:
-            late.append((route, route.fetch()))
+            held.append(route)  # before `fetch`: the next request can come while it waits
+            late.append(route.fetch())
 
     page.route("**/request/*", hold_the_first)
     opened.press("j", "j", "k")
     opened.section("command")
     opened.press("a")
     state(page, "answered")
-    route, before = late[0]
+    while not late:
+        page.wait_for_timeout(10)
+    route, before = held[0], late[0]
     with page.expect_event("requestfinished", lambda request: request == route.request):
         route.fulfill(response=before)
     page.evaluate("fetch('requests').then((answer) => answer.text())")
